@@ -1,0 +1,38 @@
+# Every target makes the environment it needs; PYTHON=python3.12 chooses the interpreter it is made from.
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+TORCH ?= torch==2.10.0 torchvision==0.25.0
+DATASET ?= cifar10
+
+help: ## Show this help
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.ready ## Make the environment (.venv) with the tested versions; TORCH="torch torchvision" takes the newest
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check $(TORCH)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[test]"
+	@touch $@
+
+demo: setup ## Train and evaluate all ten rows of the tables on embedded digits: no download, no GPU, minutes
+	$(PY) scripts/demo.py
+
+test: setup ## Check style and run the tests
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(PY) -m pytest
+
+data: setup ## Fetch and verify a dataset: make data DATASET=cifar10 | cifar100 | tinyimagenet
+	$(PY) scripts/prepare_data.py $(DATASET)
+
+tables: setup ## Rebuild the paper's Tables 1-3 from results/runs: Markdown, LaTeX and CSV under results/tables
+	$(PY) scripts/tables.py
+
+clean: ## Remove the environment and caches; results, weights and data stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help setup demo test data tables clean
+.DEFAULT_GOAL := help

@@ -1,0 +1,57 @@
+"""The paper's three networks from torchvision, with stems for small images, and a small one for the demo.
+
+The stems are those every CIFAR reproduction uses (a 3 x 3 convolution of stride 1, no pooling); the paper prints no
+parameter counts, ours are tested against the common ones.
+"""
+
+from torch import nn
+from torchvision import models
+
+from rbue.config import one_of
+
+
+def vgg13(classes):
+    """VGG-13 with batch-norm; one linear layer behind the convolutions instead of three of 4096."""
+    network = models.vgg13_bn(num_classes=classes)
+    network.avgpool = nn.AdaptiveAvgPool2d(1)
+    network.classifier = nn.Linear(512, classes)
+    nn.init.normal_(network.classifier.weight, 0, 0.01)
+    nn.init.zeros_(network.classifier.bias)
+    return network
+
+
+def resnet18(classes):
+    network = models.resnet18(num_classes=classes)
+    network.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
+    network.maxpool = nn.Identity()
+    return network
+
+
+def densenet121(classes):
+    """The stem is the convolution alone: 120 rectifiers instead of 121."""
+    network = models.densenet121(num_classes=classes)
+    network.features.conv0 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    nn.init.kaiming_normal_(network.features.conv0.weight)
+    for name in ("norm0", "relu0", "pool0"):
+        delattr(network.features, name)
+    return network
+
+
+def small(classes):
+    """Three convolutions: a demo on two cores takes seconds."""
+
+    def block(inputs, outputs, stride):
+        convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        return [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+
+    layers = [*block(3, 16, 2), *block(16, 32, 2), *block(32, 32, 2), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(32 * 4 * 4, classes))
+
+
+ARCHS = {"vgg13": vgg13, "resnet18": resnet18, "densenet121": densenet121, "small": small}
+
+
+def build(arch, classes):
+    one_of(list(ARCHS), arch=arch)
+    return ARCHS[arch](classes)

@@ -1,0 +1,38 @@
+"""Errors as sentences: whatever Hydra, OmegaConf or we refuse is one line on stderr and a non-zero exit."""
+
+import os
+import re
+import sys
+from contextlib import contextmanager
+
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf.errors import OmegaConfBaseException
+
+
+@contextmanager
+def one_sentence_errors():
+    """HYDRA_FULL_ERROR=1 in the environment brings the traceback back."""
+    wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing its own several lines
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit("interrupted: the same command goes on from the last checkpoint")
+    except (HydraException, OmegaConfBaseException) as error:
+        if wants_traceback:
+            raise
+        sys.exit(f"refused: {sentence(error, sys.argv[1:])}")
+
+
+def sentence(error, arguments=()):
+    """What is wrong and the way out, in one line."""
+    text = str(error)
+    if isinstance(error, MissingConfigException) and error.options is not None:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        return f"{group}={name} is not known: choose one of {', '.join(error.options)}"
+    if key := re.match(r"Could not override '([^']+)'", text):
+        method = next((a for a in reversed(arguments) if a.startswith("method=")), "method=single")
+        return f"{method} has no setting '{key[1]}': python train.py --help lists the knobs of each method"
+    if override := re.match(r"Error merging override (.*)", text):
+        return f"{override[1]}: {text.splitlines()[1]}"
+    return re.sub(r"\s*\n\s*", "; ", text.split("\nSee https", 1)[0].strip())

@@ -1,0 +1,239 @@
+"""What a run is, which values are legal, and the name it is stored under.
+
+Types live here and values in conf/*.yaml, never both: every field is MISSING because a Python default would silently
+beat YAML. Nothing here imports torch, so shell completion and `make tables` stay fast.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field, fields
+
+from hydra.core.config_store import ConfigStore
+from hydra.errors import CompactHydraException
+from omegaconf import MISSING, OmegaConf
+
+
+class Refused(CompactHydraException):
+    """A request declined in one sentence that says what is wrong and the way out."""
+
+
+def training():
+    """A field that decides the trained weights."""
+    return field(default=MISSING, metadata={"part": "training"})
+
+
+def evaluation():
+    """A field that decides the metrics of given weights."""
+    return field(default=MISSING, metadata={"part": "evaluation"})
+
+
+def local():
+    """A field about this machine: no part of a run's identity."""
+    return field(default=MISSING, metadata={"part": "local"})
+
+
+def within(low, high, **values):
+    for name, value in values.items():
+        if not low <= value <= high:  # also refuses NaN
+            raise Refused(f"{name}={value} must lie in [{low}, {high}]")
+
+
+def at_least(low, **values):
+    for name, value in values.items():
+        if not low <= value < float("inf"):
+            raise Refused(f"{name}={value} must be at least {low}")
+
+
+def one_of(choices, **values):
+    for name, value in values.items():
+        if value not in choices:
+            raise Refused(f"{name}={value} is not known: choose one of {', '.join(choices)}")
+
+
+@dataclass
+class Run:
+    """What every method shares. The order of the fields is the order of --cfg job."""
+
+    method: str = training()
+    dataset: str = training()
+    arch: str = training()
+    protocol: str = training()
+    seed: int = training()
+    epochs: int = training()
+    batch: int = training()
+    lr: float = training()
+    lr_drops: list[float] = training()
+    schedule: str = training()
+    warmup: float = training()
+    weight_decay: float = training()
+    momentum: float = training()
+    crop: int = training()
+    flip: bool = training()
+    precision: str = training()
+    samples: int = evaluation()
+    bins: int = evaluation()
+    corruptions: str = evaluation()
+    device: str = local()
+    engine: str = local()
+    data_dir: str = local()
+    results_dir: str = local()
+    weights_dir: str = local()
+    checkpoint_every: int = local()
+    eval_batch: int = local()
+    pack: int = local()
+
+    def __post_init__(self):
+        within(0, 2**31 - 1, seed=self.seed)
+        at_least(0, crop=self.crop, lr=self.lr, weight_decay=self.weight_decay)
+        at_least(1, epochs=self.epochs, batch=self.batch, samples=self.samples, bins=self.bins)
+        at_least(1, checkpoint_every=self.checkpoint_every, eval_batch=self.eval_batch, pack=self.pack)
+        within(0, 1, warmup=self.warmup, momentum=self.momentum)
+        for drop in self.lr_drops:
+            within(0, 1, lr_drops=drop)
+        one_of(("step", "linear"), schedule=self.schedule)
+        one_of(("auto", "fp32", "bf16"), precision=self.precision)
+        one_of(("auto", "eager"), engine=self.engine)
+        one_of(("none", "auto", "generated", "official"), corruptions=self.corruptions)
+
+    @property
+    def trained_on(self):
+        """Networks never train on corrupted images: cifar10_c evaluates what cifar10 trained."""
+        return self.dataset.removesuffix("_c")
+
+    @property
+    def knobs(self):
+        shared = {f.name for f in fields(Run)}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
+
+    def part(self, *parts):
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.metadata["part"] in parts}
+
+    @property
+    def training_identity(self):
+        return self.part("training") | {"dataset": self.trained_on}
+
+    @property
+    def identity(self):
+        return self.part("training", "evaluation")
+
+    @property
+    def training_name(self):
+        return self._name(self.trained_on, self.training_identity)
+
+    @property
+    def name(self):
+        return self._name(self.dataset, self.identity)
+
+    def _name(self, dataset, identity):
+        """Readable axes for people, eight hex digits of the whole identity for certainty."""
+        knobs = [v if isinstance(v, str) else f"{k}{v:.4g}" for k, v in self.knobs.items() if k in identity]
+        axes = "-".join([self.method, *knobs, self.protocol, f"seed{self.seed}"])
+        return f"{dataset}/{self.arch}/{axes}-{digest(identity)}"
+
+
+def digest(identity):
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
+
+
+@dataclass
+class Single(Run):
+    """One deterministic network (Section 4.1.4, a)."""
+
+
+@dataclass
+class MCDropout(Run):
+    """Dropout in training and testing (Section 4.1.4, b)."""
+
+    p: float = training()
+    placement: str = training()
+
+    def __post_init__(self):
+        super().__post_init__()
+        within(0, 1, p=self.p)
+        one_of(("last", "block", "conv", "relu"), placement=self.placement)
+
+
+@dataclass
+class DeepEnsemble(Run):
+    """Independently trained networks (Section 4.1.4, c)."""
+
+    members: int = evaluation()
+
+    def __post_init__(self):
+        super().__post_init__()
+        at_least(1, members=self.members)
+
+
+@dataclass
+class SVI(Run):
+    """A Gaussian over the weights, sampled (Section 4.1.4, d)."""
+
+    sigma: float = training()
+    kl_warmup: float = training()
+    rho_lr: float = training()
+
+    def __post_init__(self):
+        super().__post_init__()
+        at_least(0, rho_lr=self.rho_lr)
+        within(1e-8, 10, sigma=self.sigma)
+        within(0, 1, kl_warmup=self.kl_warmup)
+
+
+@dataclass
+class DropReLU(Run):
+    """Rectifiers kept with probability q (eq. 5)."""
+
+    q: float = training()
+    position: str = training()
+
+    def __post_init__(self):
+        super().__post_init__()
+        within(0, 1, q=self.q)
+        one_of(("all", "first", "last"), position=self.position)
+
+
+@dataclass
+class RReLU(Run):
+    """Negative slopes drawn from U(l, u) (eq. 6)."""
+
+    l: float = training()
+    u: float = training()
+    position: str = training()
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 <= self.l < self.u < 1:
+            raise Refused(f"l={self.l}, u={self.u} must satisfy 0 <= l < u < 1")
+        one_of(("all", "first", "last"), position=self.position)
+
+
+SCHEMAS = {
+    "single": Single,
+    "mc_dropout": MCDropout,
+    "deep_ensemble": DeepEnsemble,
+    "svi": SVI,
+    "dropreLU": DropReLU,
+    "rrelu": RReLU,
+}
+
+
+def register():
+    for name, schema in SCHEMAS.items():
+        ConfigStore.instance().store(group="hydra/schema", name=name, node=schema, package="_global_")
+
+
+def parse(cfg) -> Run:
+    """A composed config becomes a checked, typed Run, or a sentence."""
+    known = {f.name for f in fields(SCHEMAS[cfg.method])}
+    for key in set(cfg) - known:
+        raise Refused(f"method={cfg.method} has no setting '{key}': it has {', '.join(sorted(known))}")
+    return OmegaConf.to_object(cfg)
+
+
+def run_from(identity: dict, **local_values) -> Run:
+    """The Run that a result.json's config describes."""
+    schema = SCHEMAS[identity["method"]]
+    return schema(**{f.name: (identity | local_values).get(f.name, MISSING) for f in fields(schema)})
+
+
+__all__ = ["SCHEMAS", "Refused", "Run", "parse", "register", "run_from"]

@@ -1,0 +1,5 @@
+"""Images and labels as arrays: official sources in, uint8 tensors out."""
+
+from rbue.data.sources import DATASETS, Data, load
+
+__all__ = ["DATASETS", "Data", "load"]

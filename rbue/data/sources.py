@@ -1,0 +1,388 @@
+"""Official sources → verified uint8 tensors: found on disk, or downloaded, or refused in one sentence.
+
+    <data_dir>/cifar10/       train_images.npy train_labels.npy test_images.npy test_labels.npy   (uint8 NHWC, int64)
+                              or cifar-10-batches-py/, or cifar-10-python.tar.gz
+    <data_dir>/cifar100/      the same four arrays, or cifar-100-python/, or cifar-100-python.tar.gz
+    <data_dir>/tinyimagenet/  the same four arrays, or tiny-imagenet-200/, or tiny-imagenet-200.zip
+    digits                    come with scikit-learn
+
+What is in none of these forms is downloaded. Every array is checked before it is used: a network that trained on half a
+dataset looks like a bad network.
+"""
+
+import hashlib
+import os
+import socket
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torchvision.datasets import CIFAR10, CIFAR100
+from torchvision.datasets.utils import check_integrity, download_and_extract_archive, extract_archive
+from tqdm import tqdm
+
+from rbue.config import Refused, one_of
+
+NAMES = ("train_images", "train_labels", "test_images", "test_labels")
+DOWNLOAD_FAILURES = (OSError, RuntimeError, HTTPException)  # RuntimeError: torchvision's word for a wrong md5
+
+
+@dataclass(frozen=True)
+class Data:
+    """One dataset in memory; images stay uint8 (N, 3, H, W) because a step is bandwidth-bound."""
+
+    train_images: torch.Tensor
+    train_labels: torch.Tensor
+    test_images: torch.Tensor
+    test_labels: torch.Tensor
+    classes: int
+    mean: torch.Tensor  # (3,) of the training pixels in [0, 1]
+    std: torch.Tensor
+    source: str = ""  # which files these are, for people
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a dataset must hold, and where its official files are."""
+
+    classes: int
+    train: int
+    test: int
+    size: int
+    read: Callable[[Path, "Source"], dict]  # the official folder → the four arrays
+    url: str = ""  # empty: embedded, no files
+    md5: str = ""
+    layout: str = ""  # the folder inside the archive
+    sha256: dict[str, str] = field(default_factory=dict)  # of each array's bytes, where decoding leaves no freedom
+
+
+def load(dataset: str, data_dir: str | Path) -> Data:
+    """The dataset, whole and verified, or a sentence that says what is missing and how to get it."""
+    one_of(DATASETS, dataset=dataset)
+    source, folder = DATASETS[dataset], Path(data_dir).expanduser() / dataset
+    try:
+        arrays, origin = find(source, folder)
+    except OSError as error:
+        raise Refused(f"{error.filename or folder} cannot be used: {error.strerror or error}") from error
+    images = {name: nchw(arrays[name]) for name in ("train_images", "test_images")}
+    labels = {name: torch.from_numpy(np.array(arrays[name])) for name in ("train_labels", "test_labels")}
+    mean, std = statistics(images["train_images"])
+    return Data(**images, **labels, classes=source.classes, mean=mean, std=std, source=origin)
+
+
+def find(source, folder):
+    """The embedded data, the .npy arrays, the official files or a fresh download, whichever is there first."""
+    if not source.url:
+        return source.read(folder, source), "scikit-learn"
+    root, files = folder / source.layout, {name: folder / f"{name}.npy" for name in NAMES}
+    packed = all(path.exists() for path in files.values())
+    if not packed and not root.exists():
+        fetch(source, folder)
+    origin = folder / "*.npy" if packed else root
+    try:
+        arrays = {name: open_npy(path) for name, path in files.items()} if packed else source.read(root, source)
+        for name in NAMES:
+            verify(arrays[name], name, source, files[name] if packed else root)
+    except Refused as wrong:
+        raise Refused(f"{wrong}: delete {origin} and run again to download it afresh") from wrong
+    return arrays, str(origin)
+
+
+def nchw(images):
+    """An owned copy in torch's layout: the original may be a read-only map of a file."""
+    return torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order="C"))
+
+
+def statistics(images):
+    """Per-channel mean and standard deviation in [0, 1], exact because pixels have only 256 values."""
+    values = torch.arange(256, dtype=torch.float64) / 255
+    shares = torch.stack([torch.bincount(images[:, c].flatten(), minlength=256) for c in range(3)]).double()
+    shares /= shares.sum(1, keepdim=True)
+    mean = shares @ values
+    std = (shares * (values - mean[:, None]) ** 2).sum(1).sqrt()
+    return mean.float(), std.float()
+
+
+# --- verification -----------------------------------------------------------------------------------------------------
+
+
+def open_npy(path):
+    """A file shorter than its header promises fails here, before a byte is used."""
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError, SyntaxError) as error:
+        raise Refused(f"{path} is truncated or no .npy array ({error})") from error
+
+
+def verify(array, name, source, path):
+    """Shape and type, then labels, then content: the first thing wrong is named with the file it is in."""
+    count = source.train if name.startswith("train") else source.test
+    images, what = name.endswith("images"), name.replace("_", " ")
+    shape, dtype = ((count, source.size, source.size, 3), "uint8") if images else ((count,), "int64")
+    if array.shape != shape or array.dtype != dtype:
+        raise Refused(f"{path} holds {what} of {array.dtype} {array.shape} instead of {dtype} {shape}")
+    if not images:
+        verify_labels(array, source.classes, path)
+    expected = source.sha256.get(name)
+    if expected and (found := hashlib.sha256(np.ascontiguousarray(array)).hexdigest()) != expected:
+        raise Refused(f"{path} does not hold the official {what} (sha256 {found[:8]}…, not {expected[:8]}…)")
+
+
+def verify_labels(labels, classes, path):
+    """Every official split has the same number of images of each class."""
+    if labels.min() < 0 or labels.max() >= classes:
+        raise Refused(f"{path} holds labels {labels.min()} to {labels.max()} instead of 0 to {classes - 1}")
+    counts, each = np.bincount(labels, minlength=classes), len(labels) // classes
+    if (counts != each).any():
+        worst = int((counts != each).argmax())
+        raise Refused(f"{path} holds {counts[worst]} labels of class {worst} instead of {each}")
+
+
+# --- download ---------------------------------------------------------------------------------------------------------
+
+
+def fetch(source, folder):
+    """Unpacks in a scratch folder and moves the whole into place: an interrupted download never looks like data."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch, patience(seconds=30):
+            unpack(source, folder / Path(source.url).name, scratch)
+            os.replace(Path(scratch) / source.layout, folder / source.layout)
+    except DOWNLOAD_FAILURES as error:
+        if (folder / source.layout).exists():
+            return  # another process of the same sweep was faster
+        for path in made:
+            with suppress(OSError):
+                path.rmdir()
+        raise Refused(missing(source, folder, error)) from error
+
+
+def unpack(source, archive, scratch):
+    """An archive the user carried here counts as downloaded; only torchvision's md5 check lets it be opened."""
+    if not archive.exists():
+        download_and_extract_archive(source.url, scratch, md5=source.md5)
+    elif check_integrity(archive, source.md5):
+        extract_archive(archive, scratch)
+    else:
+        raise Refused(f"{archive} is truncated or not the official archive (its md5 is not {source.md5}): delete it")
+
+
+def missing(source, folder, error):
+    """The sentence for a machine without network: what, where to, and the three ways to get it there."""
+    arrays = ", ".join(f"{name}.npy" for name in NAMES if not (folder / f"{name}.npy").exists())
+    return (
+        f"{folder} holds no {source.layout} and no {arrays}, and the download failed ({error}): "
+        f"put {source.url} or those arrays into {folder}, or name another folder with data_dir=..."
+    )
+
+
+@contextmanager
+def patience(seconds):
+    """torchvision sets no timeout, and a network that drops packets would hang for many minutes."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+# --- CIFAR ------------------------------------------------------------------------------------------------------------
+
+
+def read_cifar(kind, root, source):
+    """Through torchvision, which unpickles no file before its md5 is right."""
+    try:
+        train, test = (kind(root.parent, train=train) for train in (True, False))
+    except RuntimeError as error:
+        expected = dict([*kind.train_list, *kind.test_list, (kind.meta["filename"], kind.meta["md5"])])
+        bad = ", ".join(name for name, md5 in expected.items() if not check_integrity(root / name, md5))
+        raise Refused(f"{root} lacks a complete official {bad}") from error
+    return {
+        "train_images": train.data,
+        "train_labels": np.array(train.targets, np.int64),
+        "test_images": test.data,
+        "test_labels": np.array(test.targets, np.int64),
+    }
+
+
+# --- TinyImageNet -----------------------------------------------------------------------------------------------------
+
+
+def read_tinyimagenet(root, source):
+    """Decodes the JPEGs once and leaves the arrays beside them; the public test split has no labels, so val is ours."""
+    wnids = class_names(root, source.classes)
+    train, test = by_folder(root / "train", wnids), validation(root / "val", wnids)
+    count_images(train, wnids, source.train, root / "train")
+    count_images(test, wnids, source.test, root / "val")
+    with tqdm(total=len(train) + len(test), desc=f"decoding {root.name}", unit=" images") as bar:
+        arrays = {
+            "train_images": decode_all(train, source.size, bar),
+            "train_labels": np.array([label for _, label in train], np.int64),
+            "test_images": decode_all(test, source.size, bar),
+            "test_labels": np.array([label for _, label in test], np.int64),
+        }
+    keep(arrays, root.parent)
+    return arrays
+
+
+def class_names(root, classes):
+    """Class k is the k-th WordNet id in sorted order, whatever order wnids.txt or the file system has."""
+    listed, present = root / "wnids.txt", {path.name for path in (root / "train").glob("n*")}
+    wnids = sorted(set(listed.read_text().split()) if listed.exists() else present)
+    absent = [wnid for wnid in wnids if wnid not in present]
+    if len(wnids) != classes or absent:
+        names = f" (missing {some(absent)})" if absent else ""
+        raise Refused(f"{root / 'train'} holds {len(wnids) - len(absent)} of {classes} classes{names}")
+    return wnids
+
+
+def by_folder(split, wnids):
+    """(path, label) of every <wnid>/images/*.JPEG or <wnid>/*.JPEG, in the order of the numbers in their names."""
+    found = [sorted((split / wnid).rglob("*.JPEG"), key=numbered) for wnid in wnids]
+    return [(path, label) for label, paths in enumerate(found) for path in paths]
+
+
+def validation(val, wnids):
+    """Official: val/images and a list of their classes. Many tools sort them into class folders: read these too."""
+    official = (val / "images").exists() or not any((val / wnid).exists() for wnid in wnids)
+    pairs = annotated(val / "val_annotations.txt", val / "images", wnids) if official else by_folder(val, wnids)
+    return sorted(pairs, key=lambda pair: numbered(pair[0]))  # one order, whichever layout
+
+
+def annotated(listed, images, wnids):
+    if not listed.exists():
+        raise Refused(f"{listed} is missing, which names the classes of the validation images")
+    labels, present = {wnid: k for k, wnid in enumerate(wnids)}, {path.name for path in images.glob("*")}
+    rows = [(*line.split("\t"), "")[:2] for line in listed.read_text().splitlines()]
+    if strange := [f"{name} {wnid}" for name, wnid in rows if wnid not in labels]:
+        raise Refused(f"{listed} names unknown classes ({some(strange)})")
+    if absent := [name for name, _ in rows if name not in present]:
+        raise Refused(f"{images} lacks {some(absent)}")
+    return [(images / name, labels[wnid]) for name, wnid in rows]
+
+
+def numbered(path):
+    """Sorts val_2 before val_10."""
+    return len(path.name), path.name
+
+
+def count_images(pairs, wnids, total, split):
+    """Counted before decoding: a missing image should not cost a minute to find."""
+    counts, each = Counter(label for _, label in pairs), total // len(wnids)
+    wrong = [f"{wnid}: {counts[k]}" for k, wnid in enumerate(wnids) if counts[k] != each]
+    if wrong:
+        raise Refused(f"{split} does not hold {each} images of every class ({some(wrong)})")
+
+
+def some(names, shown=3):
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
+def decode_all(pairs, size, bar):
+    """Threads suffice: Pillow lets go of the interpreter while it decodes."""
+    out = np.empty((len(pairs), size, size, 3), np.uint8)
+    with ThreadPoolExecutor() as pool:
+        for k, pixels in enumerate(pool.map(partial(decode, size=size), (path for path, _ in pairs))):
+            out[k] = pixels
+            bar.update()
+    return out
+
+
+def decode(path, size):
+    """A few of the images are grey: they become RGB like the rest."""
+    try:
+        with Image.open(path) as image:
+            pixels = np.asarray(image.convert("RGB"))
+    except OSError as error:
+        raise Refused(f"{path} cannot be decoded ({error})") from error
+    if pixels.shape != (size, size, 3):
+        raise Refused(f"{path} is {pixels.shape[1]} × {pixels.shape[0]} pixels instead of {size} × {size}")
+    return pixels
+
+
+def keep(arrays, folder):
+    """Written aside, then moved: a killed process leaves no half array. A read-only folder only costs time."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
+            for name, array in arrays.items():
+                np.save(Path(scratch) / f"{name}.npy", array)
+            for name in arrays:
+                os.replace(Path(scratch) / f"{name}.npy", folder / f"{name}.npy")
+    except OSError as error:
+        warnings.warn(f"the decoded images were not kept, so the next run decodes them again: {error}", stacklevel=2)
+
+
+# --- digits -----------------------------------------------------------------------------------------------------------
+
+
+def read_digits(folder, source):
+    """1,797 handwritten digits of 8 × 8 pixels, enlarged to the size the networks are made for; one fixed split."""
+    from sklearn.datasets import load_digits  # here alone: seconds to import
+
+    digits = load_digits()
+    grey = torch.from_numpy(digits.images).float()[:, None]
+    # bilinear by a factor of four, 0..16 → 0..255: every step is exact in fp32, so all machines see the same bytes
+    grey = torch.nn.functional.interpolate(grey, size=(source.size, source.size), mode="bilinear") * (255 / 16)
+    images = grey.round().clamp(0, 255).byte().permute(0, 2, 3, 1).repeat(1, 1, 1, 3).numpy()
+    order = np.random.RandomState(0).permutation(len(images))  # RandomState: NumPy promises it never changes
+    train, test = order[: source.train], order[source.train :]
+    labels = digits.target.astype(np.int64)
+    return dict(zip(NAMES, (images[train], labels[train], images[test], labels[test]), strict=True))
+
+
+def cifar(kind, classes, *sha256):
+    return Source(
+        classes=classes,
+        train=50_000,
+        test=10_000,
+        size=32,
+        read=partial(read_cifar, kind),
+        url=kind.url,
+        md5=kind.tgz_md5,
+        layout=kind.base_folder,
+        sha256=dict(zip(NAMES, sha256, strict=True)),
+    )
+
+
+DATASETS: dict[str, Source] = {
+    "cifar10": cifar(
+        CIFAR10,
+        10,
+        "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
+        "f5cfe00b0f00968c0cc5ff3b1d2de51b10e33efa277c2986f4e0fa63e58c9f4f",
+        "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
+        "cbb7365de8ed11f05cc4c3a1e7f78144127c5e851efd83762fb18202461230bb",
+    ),
+    "cifar100": cifar(
+        CIFAR100,
+        100,
+        "4e457917601a66aed021f5fa37957b56c6319557c0a8ed5484de3c390af45430",
+        "8bf4935e7c77a3096270043c6f3b221b6ecb9c63d1a08608e9af66cff17e977a",
+        "4cb8e5d9309da489bf6b19cc10cd96c3ae6f8daf225380b605aaee4c0d6aee19",
+        "80031c23f8300724c6fbc588e4bccbe41c6392041782148727bb497b0132c4ad",
+    ),
+    "tinyimagenet": Source(
+        classes=200,
+        train=100_000,
+        test=10_000,
+        size=64,
+        read=read_tinyimagenet,
+        url="http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+        md5="90528d7ca1a48142e341f4ef8d21d0de",
+        layout="tiny-imagenet-200",
+    ),
+    "digits": Source(classes=10, train=1_437, test=360, size=32, read=read_digits),
+}

@@ -1,0 +1,53 @@
+"""Which device a run uses, what it is called and how much memory it took."""
+
+import platform
+import resource
+import time
+from contextlib import contextmanager
+
+import torch
+
+from rbue.config import Refused
+
+
+def choose(name):
+    """auto takes the GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+        return torch.device(name)
+    except (RuntimeError, AssertionError) as error:
+        raise Refused(f"device={name} is not to be had here ({str(error).splitlines()[0]}): try device=auto") from error
+
+
+def describe(device):
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+def synchronize(device):
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+@contextmanager
+def measured(device):
+    """Yields a dict that holds seconds, peak memory and hardware when the block is left."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    cost, start = {}, time.perf_counter()
+    yield cost
+    synchronize(device)
+    cost |= {"seconds": time.perf_counter() - start, "peak_memory_bytes": peak(device), "hardware": describe(device)}
+
+
+def peak(device):
+    """Peak memory of the GPU's tensors, or of the whole process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    scale = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+

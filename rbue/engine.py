@@ -1,0 +1,131 @@
+"""One training step as a function of device tensors alone, so that a GPU can replay it without Python.
+
+Step count, order of the images, learning rate and noise are tensors on the device: a captured graph that held their
+Python values would replay stale ones.
+"""
+
+import logging
+from contextlib import nullcontext
+
+import torch
+from torch.nn import functional as F
+
+from rbue import noise, surgery
+from rbue.data import augment
+
+log = logging.getLogger(__name__)
+
+
+def reduced(run, device):
+    """Whether the run computes in bf16: on a GPU, unless fp32 is asked for."""
+    return run.precision == "bf16" or (run.precision == "auto" and device.type == "cuda")
+
+
+def autocast(run, device):
+    return torch.autocast(device.type, torch.bfloat16) if reduced(run, device) else nullcontext()
+
+
+class Images:
+    """The training set on the device, shared by every training there."""
+
+    def __init__(self, data, crop, device):
+        self.padded = augment.pad(data.train_images.to(device), crop)
+        self.labels = data.train_labels.to(device)
+        self.mean, self.std = data.mean.to(device), data.std.to(device)
+
+
+def learning_rates(run, steps):
+    """The rate of every step (Section 4.1.2: divided by ten at fractions of training; or one rise and fall)."""
+    done = torch.arange(steps, dtype=torch.float64) / steps
+    rise = (done / run.warmup).clamp(max=1) if run.warmup else torch.ones_like(done)
+    if run.schedule == "linear":
+        return run.lr * torch.minimum(rise, (1 - done) / (1 - run.warmup + 1e-12))
+    drops = sum((done >= drop - 1e-9).double() for drop in run.lr_drops)
+    return run.lr * rise * 0.1**drops
+
+
+def optimizers(network, run, lr):
+    """SGD for everything but the posteriors' deviations, which Adam learns. A posterior's mean has its prior instead
+    of weight decay."""
+    posteriors = surgery.posteriors(network)
+    means, rhos = {id(mu) for mu, _ in posteriors}, {id(site.rho) for _, site in posteriors}
+    plain = [p for p in network.parameters() if id(p) not in means | rhos]
+    groups = [{"params": plain}, {"params": [mu for mu, _ in posteriors], "weight_decay": 0.0}]
+    common = {"momentum": run.momentum, "nesterov": run.momentum > 0, "weight_decay": run.weight_decay, "fused": True}
+    made = [torch.optim.SGD([g for g in groups if g["params"]], lr=lr, **common)]
+    if rhos:
+        made.append(torch.optim.Adam([site.rho for _, site in posteriors], lr=run.rho_lr, fused=True))
+    return made
+
+
+class Step:
+    """Call it to train one batch. `sums` gathers loss, correct predictions and KL until somebody zeroes it."""
+
+    def __init__(self, run, network, images, device):
+        self.run, self.network, self.images, self.device = run, network.to(device).train(), images, device
+        self.per_epoch = max(1, len(images.labels) // run.batch)
+        self.total = self.per_epoch * run.epochs
+        self.count = torch.zeros(1, dtype=torch.int64, device=device)
+        self.order = torch.zeros(self.per_epoch, min(run.batch, len(images.labels)), dtype=torch.int64, device=device)
+        self.places = torch.arange(self.order.shape[1], device=device)
+        self.rates = learning_rates(run, self.total).float().to(device)
+        self.lr = torch.zeros((), device=device)
+        self.optimizers = optimizers(self.network, run, self.lr)
+        self.sums = torch.zeros(3, dtype=torch.float64, device=device)
+        self.forward, self.fetch = self.network, self._fetch
+
+    def __call__(self):
+        index = self.order.index_select(0, self.count % self.per_epoch)[0]
+        keys = noise.keys(self.run.seed + noise.AUGMENT, self.count, self.places, 1)[0]
+        with noise.counted(self.network, self.run.seed + noise.TRAIN, self.count, self.places):
+            with autocast(self.run, self.device):
+                logits = self.forward(self.fetch(index, keys)).float()
+            labels = self.images.labels[index]
+            loss, kl = F.cross_entropy(logits, labels), self.kl()
+            (loss + self.kl_weight() * kl).backward()
+        self.update()
+        with torch.no_grad():
+            self.sums += torch.stack([loss, (logits.argmax(1) == labels).float().mean(), kl])
+
+    def _fetch(self, index, keys):
+        chosen = augment.crop_and_flip(self.images.padded, index, keys, self.run.crop, self.run.flip)
+        return augment.normalise(chosen, self.images.mean, self.images.std)
+
+    def kl(self):
+        """KL of the weights' posterior an image; zero for a network without one."""
+        each = [site.kl(mu) for mu, site in surgery.posteriors(self.network)]
+        return torch.stack(each).sum() / len(self.images.labels) if each else self.lr.new_zeros(())
+
+    def kl_weight(self):
+        """Rises from 0 to 1 over the first part of training, or the prior drowns the data at the start."""
+        rise = getattr(self.run, "kl_warmup", 0) * self.total
+        return (self.count[0] / rise).clamp(max=1) if rise else 1.0
+
+    def update(self):
+        self.lr.copy_(self.rates.index_select(0, self.count)[0])
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.count += 1
+
+    def shuffle(self, epoch):
+        """A new order of the images each epoch, the same on every device; the last partial batch is left out."""
+        generator = torch.Generator().manual_seed(self.run.seed * 1_000_003 + epoch)
+        order = torch.randperm(len(self.images.labels), generator=generator)[: self.order.numel()]
+        self.order.copy_(order.view_as(self.order))
+
+    def state(self):
+        """Everything a resumed training needs to go on as if nothing had happened."""
+        return {
+            "network": self.network.state_dict(),
+            "optimizers": [o.state_dict() for o in self.optimizers],
+            "count": self.count,
+        }
+
+    def load(self, state):
+        self.network.load_state_dict(state["network"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        for group in self.optimizers[0].param_groups:
+            group["lr"] = self.lr
+        self.count.copy_(state["count"])

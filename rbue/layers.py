@@ -1,0 +1,135 @@
+"""The random layers. Each draws in training and in testing alike: that is the method (Section 3.3).
+
+A layer is a recipe until `surgery` gives it a site; on its own it draws from torch's generator, so it also works in a
+network written by hand. The backward pass recomputes its noise instead of storing it.
+"""
+
+import torch
+from torch import nn
+
+from rbue import noise
+from rbue.noise import Noise
+
+
+class _DropReLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, keys, q):
+        kept = noise.bernoulli(keys, x.shape[1:], q)
+        y = torch.where((x < 0) & kept, 0, x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        return torch.where(y == 0, 0, grad), None, None  # the output is zero exactly where the gradient is
+
+
+class _RReLU(torch.autograd.Function):
+    @staticmethod
+    def slope(keys, shape, l, u):
+        return l + (u - l) * noise.uniform(keys, shape)
+
+    @staticmethod
+    def forward(ctx, x, keys, l, u):
+        y = torch.where(x < 0, x * _RReLU.slope(keys, x.shape[1:], l, u), x).to(x.dtype)
+        ctx.save_for_backward(y, keys)
+        ctx.bounds = l, u
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        y, keys = ctx.saved_tensors
+        slope = _RReLU.slope(keys, y.shape[1:], *ctx.bounds)
+        return torch.where(y < 0, grad * slope, grad).to(grad.dtype), None, None, None
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, keys, p):
+        ctx.save_for_backward(keys)
+        ctx.p = p
+        return _Dropout.drop(x, keys, p)
+
+    @staticmethod
+    def drop(x, keys, p):
+        kept = noise.bernoulli(keys, x.shape[1:], 1 - p)
+        return torch.where(kept, x * (1 / (1 - p) if p < 1 else 0.0), 0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _Dropout.drop(grad, *ctx.saved_tensors, ctx.p), None, None
+
+
+class Site(nn.Module):
+    """A place in a network that draws noise: its number, and the source it shares with the network's other sites."""
+
+    def __init__(self):
+        super().__init__()
+        self.noise, self.site = Noise(), 0
+
+    def keys(self, x):
+        return self.noise.of_rows(self.site, x.shape[0], x.device)
+
+
+class DropReLU(Site):
+    """Each rectifier is kept with probability q and the identity otherwise (eq. 5). q=1 is a plain ReLU."""
+
+    def __init__(self, q):
+        super().__init__()
+        self.q = q
+
+    def forward(self, x):
+        return _DropReLU.apply(x, self.keys(x), self.q)
+
+    def extra_repr(self):
+        return f"q={self.q}"
+
+
+class RReLU(Site):
+    """Negative inputs are multiplied by a slope drawn from U(l, u) (eq. 6), unlike nn.RReLU in testing too."""
+
+    def __init__(self, l=1 / 8, u=1 / 3):
+        super().__init__()
+        self.l, self.u = l, u
+
+    def forward(self, x):
+        return _RReLU.apply(x, self.keys(x), self.l, self.u)
+
+    def extra_repr(self):
+        return f"l={self.l:.4g}, u={self.u:.4g}"
+
+
+class Dropout(Site):
+    """Each element is zero with probability p and scaled by 1/(1-p) otherwise."""
+
+    def __init__(self, p):
+        super().__init__()
+        self.p = p
+
+    def forward(self, x):
+        return _Dropout.apply(x, self.keys(x), self.p)
+
+    def extra_repr(self):
+        return f"p={self.p}"
+
+
+class GaussianWeight(Site):
+    """A weight drawn from N(mu, softplus(rho)^2), once a forward pass: a parametrization of `mu` (see surgery.bayes).
+
+    The prior is N(0, prior^2). One draw serves the whole batch, as in Bayes by backprop.
+    """
+
+    def __init__(self, mu, sigma, prior):
+        super().__init__()
+        self.rho = nn.Parameter(torch.full_like(mu, sigma).expm1().log())  # softplus(rho) = sigma
+        self.prior = prior
+
+    def forward(self, mu):
+        key = self.noise.of_pass(self.site, mu.device)
+        return mu + nn.functional.softplus(self.rho) * noise.normal(key, mu.shape)[0]
+
+    def kl(self, mu):
+        """KL(posterior || prior) summed over the weight's elements, in nats."""
+        ratio = nn.functional.softplus(self.rho) / self.prior
+        return 0.5 * (ratio**2 + (mu / self.prior) ** 2 - 1).sum() - ratio.log().sum()

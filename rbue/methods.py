@@ -1,0 +1,63 @@
+"""METHODS: how each row's network is made, which trainings it needs and how many predictions it averages."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import torch
+
+from rbue import archs, surgery
+from rbue.config import Refused, Run, Single
+from rbue.layers import Dropout, DropReLU, RReLU
+
+
+def _itself(run):
+    return [run]
+
+
+def _singles(run):
+    """Members are the Single runs of the next seeds, so a Single, an ensemble and a sweep share their trainings."""
+    shared = {f.name: getattr(run, f.name) for f in fields(Run)} | {"method": "single"}
+    return [Single(**shared | {"seed": run.seed + k}) for k in range(run.members)]
+
+
+@dataclass(frozen=True)
+class Method:
+    build: Callable  # (plain network, run, number of training images) -> the network that is trained
+    samples: Callable  # run -> how many predictions are averaged
+    trainings: Callable = _itself  # run -> the runs whose weights it needs
+
+
+def _svi(network, run, images):
+    if not run.weight_decay:
+        raise Refused("method=svi takes its prior from the weight decay, so weight_decay must be above 0")
+    return surgery.bayes(network, run.sigma, prior=(images * run.weight_decay) ** -0.5)
+
+
+METHODS = {
+    "single": Method(lambda net, run, images: net, samples=lambda run: 1),
+    "mc_dropout": Method(
+        lambda net, run, images: surgery.add_dropout(net, Dropout(run.p), run.placement),
+        samples=lambda run: run.samples,
+    ),
+    "deep_ensemble": Method(lambda net, run, images: net, samples=lambda run: run.members, trainings=_singles),
+    "svi": Method(_svi, samples=lambda run: run.samples),
+    "dropreLU": Method(
+        lambda net, run, images: surgery.randomize(net, DropReLU(run.q), position=run.position),
+        samples=lambda run: run.samples,
+    ),
+    "rrelu": Method(
+        lambda net, run, images: surgery.randomize(net, RReLU(run.l, run.u), position=run.position),
+        samples=lambda run: run.samples,
+    ),
+}
+
+
+def build(run, classes, images):
+    """The run's network with the initial weights of its seed, the same on every device."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run.seed)
+        network = archs.build(run.arch, classes)
+    return METHODS[run.method].build(network, run, images)
+
+
+__all__ = ["METHODS", "Method", "build"]

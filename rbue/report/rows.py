@@ -1,0 +1,73 @@
+"""The ten rows of the paper's Tables 1-3, and which of their cells a finished run feeds.
+
+A run feeds a cell only if its whole config, the seed aside, is what `python train.py dataset=D arch=A protocol=P` with
+the row's settings composes to: a run with epochs=2 on the command line is no result of `protocol=paper`.
+"""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+
+from rbue.config import parse, register
+
+ROWS = [
+    ("Single", {"method": "single"}),
+    ("MC-Dropout(0.2)", {"method": "mc_dropout", "p": 0.2}),
+    ("MC-Dropout(0.5)", {"method": "mc_dropout", "p": 0.5}),
+    ("Deep Ensemble(4)", {"method": "deep_ensemble", "members": 4}),
+    ("SVI", {"method": "svi"}),
+    ("MC-RReLU", {"method": "rrelu", "l": 1 / 8, "u": 1 / 3}),
+    ("MC-DropReLU(0.8)", {"method": "dropreLU", "q": 0.8}),
+    ("MC-DropReLU(0.85)", {"method": "dropreLU", "q": 0.85}),
+    ("MC-DropReLU(0.9)", {"method": "dropreLU", "q": 0.9}),
+    ("MC-DropReLU(0.95)", {"method": "dropreLU", "q": 0.95}),
+]
+LABELS = [label for label, _ in ROWS]
+PROPOSED = [label for label, settings in ROWS if settings["method"] in ("rrelu", "dropreLU")]
+
+# In the paper's order and spelling; a name not listed here (a user's own) is printed as it is.
+ARCHS = {"vgg13": "VGG-13", "resnet18": "ResNet-18", "densenet121": "DenseNet-121"}
+DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tinyimagenet": "TinyImageNet"}
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+register_once = cache(register)
+
+
+@cache
+def canonical(dataset, protocol, method):
+    """The Run these three choices compose to, or None where conf/ does not know one of them.
+
+    Cached, and the other axes are set by `cell_identity`, because one composition takes a tenth of a second.
+    """
+    register_once()
+    try:
+        with initialize_config_dir(str(CONF), version_base=None):
+            return parse(compose("config", [f"dataset={dataset}", f"protocol={protocol}", f"method={method}"]))
+    except HydraException:
+        return None
+
+
+def cell_identity(dataset, protocol, arch, settings):
+    """What a run must have been to be this cell: every key that decides weights or metrics."""
+    run = canonical(dataset, protocol, settings["method"])
+    return replace(run, arch=arch, **settings).identity if run else {}
+
+
+def difference(config, expected):
+    """The keys, the seed aside, in which a run is not what was expected, with the run's values."""
+    keys = [key for key in config | expected if key != "seed"]
+    return {k: config.get(k, "absent") for k in keys if k not in config or config[k] != expected.get(k)}
+
+
+def place(config):
+    """The row a run belongs to and {}, or None and how it differs from the row it is nearest to."""
+    rows = [(label, settings) for label, settings in ROWS if settings["method"] == config["method"]]
+    where = config["dataset"], config["protocol"], config["arch"]
+    if not rows or not canonical(*where[:2], config["method"]):
+        return None, {key: config[key] for key in ("method", "dataset", "protocol")}
+    differences = {label: difference(config, cell_identity(*where, settings)) for label, settings in rows}
+    nearest = min(differences, key=lambda label: len(differences[label]))
+    return (None if differences[nearest] else nearest), differences[nearest]

@@ -1,0 +1,88 @@
+"""The paper's Tables 1-3, the paper's number beside ours: Markdown, LaTeX, CSV, and plain text for a terminal.
+
+    for table in build(collect("results/runs"), "results/paper"):
+        write(table, "results/tables")
+        print(summary(table))
+
+No timestamps and no paths in the output: the same runs always give the same bytes, and a test relies on it.
+"""
+
+from pathlib import Path
+
+from rbue.report.latex import latex
+from rbue.report.text import (
+    BESIDE_PAPER,
+    OURS_ALONE,
+    TERMINAL,
+    announced,
+    arch_name,
+    by_arch,
+    coverage,
+    dataset_name,
+    grid,
+    notes,
+    outside,
+    outside_lines,
+    outside_note,
+    title,
+)
+
+# --- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def pipe(rows):
+    """A Markdown table, padded so that the source reads as well as the rendered page."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["| " + " | ".join(pad(row, widths)) + " |" for row in rows]
+    rule = "|" + "|".join(("-" * (w + 1) + ":") if i else ":" + "-" * (w + 1) for i, w in enumerate(widths)) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def pad(row, widths):
+    return [text.rjust(w) if i else text.ljust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))]
+
+
+def markdown(table):
+    columns = BESIDE_PAPER if table.in_paper else OURS_ALONE
+    parts = [f"# {title(table)}", coverage(table) + ". Built by `make tables`: do not edit."]
+    parts += [f"## {arch_name(arch)}\n\n{pipe(grid(cells, columns))}" for arch, cells in by_arch(table)]
+    parts += [f"## What the paper announces and does not print\n\n{pipe(announced(table))}"]
+    parts += ["## Notes\n\n" + "\n".join(f"- {note}" for note in notes(table))]
+    if outside(table):
+        entries = "\n".join(f"- {entry}" for entry in outside(table))
+        parts += [f"<details><summary>{outside_note(table)}</summary>\n\n{entries}\n\n</details>"]
+    return "\n\n".join(parts) + "\n"
+
+
+# --- files and the terminal -------------------------------------------------------------------------------------------
+
+
+def csv(table):
+    """Tidy: one row a cell. Ten digits, so that two machines' last bits do not show."""
+    return table.cells.to_csv(index=False, float_format="%.10g", lineterminator="\n")
+
+
+def write(table, out):
+    """<out>/<protocol>/<dataset>.md, .tex and .csv; returns the paths."""
+    folder = Path(out) / table.protocol
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for suffix, render in (("md", markdown), ("tex", latex), ("csv", csv)):
+        paths.append(folder / f"{table.dataset}.{suffix}")
+        paths[-1].write_text(render(table), encoding="utf-8", newline="\n")
+    return paths
+
+
+def summary(table):
+    """The ten rows of each network that has any, aligned for a terminal of 110 columns."""
+    blocks = [summary_block(table, arch, cells) for arch, cells in by_arch(table) if cells.n.any()]
+    return "\n\n".join([*blocks, *outside_lines(table)]) or f"{title(table)}: nothing measured yet."
+
+
+def summary_block(table, arch, cells):
+    rows = grid(cells, TERMINAL)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(pad(row, widths)) for row in rows]
+    rule = "-" * len(lines[0])
+    head = f"{dataset_name(table.dataset)}, {arch_name(arch)}, protocol {table.protocol}"
+    return "\n".join([f"{head}: mean ± std over seeds (n)", rule, lines[0], rule, *lines[1:], rule])

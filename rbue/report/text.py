@@ -1,0 +1,248 @@
+"""What every form of a table shares: numbers as text, the grid of a network's rows, the notes beneath."""
+
+from itertools import chain
+
+import pandas as pd
+
+from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, ROWS, canonical, difference
+
+MISSING = "–"
+
+
+# --- one number -> text -----------------------------------------------------------------------------------------------
+
+
+def shown(text):
+    """A formatter that prints a missing value as –."""
+    return lambda value: MISSING if pd.isna(value) else text(value)
+
+
+def decimals(digits):
+    return shown(f"{{:.{digits}f}}".format)
+
+
+def signed(digits):
+    return shown(lambda value: f"{round(value, digits) + 0.0:+.{digits}f}")  # + 0.0: no "-0.00"
+
+
+hours = shown("{:.1f} h".format)
+times = shown("{:.2f}×".format)
+count = shown("{:,.0f}".format)
+
+
+@shown
+def milliseconds(value):
+    return f"{value:#.3g}" if value < 100 else f"{value:.0f}"
+
+
+@shown
+def memory(size):
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+
+
+@shown
+def duration(seconds):
+    """The two units a reader would say; the paper's own hours from one hour up."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{seconds / 3600:.2f} h"
+
+
+def over_seeds(cell, metric, text):
+    """`94.60 ± 0.20 (3)`; one seed has no ±, and n is always there."""
+    if pd.isna(cell[f"ours_{metric}"]):
+        return MISSING
+    spread = f" ± {text(cell[f'std_{metric}'])}" if cell["n"] > 1 else ""
+    return f"{text(cell[f'ours_{metric}'])}{spread} ({cell['n']})"
+
+
+# --- columns: header and how a cell fills it --------------------------------------------------------------------------
+
+
+def strong(text, is_bold):
+    return f"**{text}**" if is_bold and text != MISSING else text
+
+
+def paper_text(metric, text):
+    return lambda cell: strong(text(cell[f"paper_{metric}"]), cell["paper_bold"])
+
+
+def our_text(metric, text):
+    return lambda cell: strong(over_seeds(cell, metric, text), cell["ours_bold"])
+
+
+def our_time(cell):
+    return strong(duration(cell["ours_train_seconds"]), cell["ours_bold"])
+
+
+def plain(column, text):
+    return lambda cell: text(cell[column])
+
+
+BESIDE_PAPER = [
+    ("Accuracy, %: paper", paper_text("accuracy", decimals(2))),
+    ("ours", our_text("accuracy", decimals(2))),
+    ("diff", plain("diff_accuracy", signed(2))),
+    ("ECE: paper", paper_text("ece", decimals(2))),
+    ("ours", our_text("ece", decimals(3))),
+    ("diff", plain("diff_ece", signed(3))),
+    ("Training time: paper", paper_text("train_hours", hours)),
+    ("ours", our_time),
+    ("Time / Single's: paper", plain("paper_time_ratio", times)),
+    ("ours", plain("ours_time_ratio", times)),
+]
+OURS_ALONE = [
+    ("Accuracy, %", our_text("accuracy", decimals(2))),
+    ("ECE", our_text("ece", decimals(3))),
+    ("NLL", lambda cell: over_seeds(cell, "nll", decimals(3))),
+    ("Training time", our_time),
+    ("Time / Single's", plain("ours_time_ratio", times)),
+]
+TERMINAL = [
+    ("Accuracy %", lambda cell: over_seeds(cell, "accuracy", decimals(2))),
+    ("ECE", lambda cell: over_seeds(cell, "ece", decimals(3))),
+    ("NLL", lambda cell: over_seeds(cell, "nll", decimals(3))),
+    ("Train time", plain("ours_train_seconds", duration)),
+    ("/Single", plain("ours_time_ratio", times)),
+    ("ms/image", plain("ours_test_ms_per_image", milliseconds)),
+    ("Parameters", plain("ours_parameters", count)),
+]
+ANNOUNCED = [
+    ("parameters", plain("ours_parameters", count)),
+    ("peak memory", plain("ours_peak_train_bytes", memory)),
+    ("test ms/image", plain("ours_test_ms_per_image", milliseconds)),
+]
+
+
+def grid(cells, columns):
+    """Header and one row a method, as text."""
+    rows = [[cell["row"], *(fill(cell) for _, fill in columns)] for cell in cells.to_dict("records")]
+    return [["Method", *(header for header, _ in columns)], *rows]
+
+
+def by_arch(table):
+    return [(arch, table.cells[table.cells.arch == arch]) for arch in table.archs]
+
+
+def arch_name(arch):
+    return ARCHS.get(arch, arch)
+
+
+def dataset_name(dataset):
+    return DATASETS.get(dataset, dataset)
+
+
+def announced(table):
+    """One table for all networks: parameters, memory and test time fit beside each other."""
+    names = [name for name, _ in ANNOUNCED]
+    header = ["Method", *chain(*([f"{arch_name(arch)}: {names[0]}", *names[1:]] for arch in table.archs))]
+    bodies = [[row[1:] for row in grid(cells, ANNOUNCED)[1:]] for _, cells in by_arch(table)]
+    return [header, *([label, *chain(*parts)] for label, *parts in zip(LABELS, *bodies, strict=True))]
+
+
+def title(table):
+    number = f"Table {list(DATASETS).index(table.dataset) + 1} of the paper: " if table.in_paper else ""
+    return f"{number}{dataset_name(table.dataset)}, protocol `{table.protocol}`"
+
+
+# --- what stands beneath every table ----------------------------------------------------------------------------------
+
+
+def coverage(table):
+    parts = [f"{arch_name(arch)} {(cells.n > 0).sum()}/{len(cells)}" for arch, cells in by_arch(table)]
+    return f"{table.measured} of {len(table.cells)} cells measured ({', '.join(parts)})"
+
+
+def schedule_text(run):
+    if run.schedule == "linear":
+        return f"rising over the first {100 * run.warmup:g} % of training, then falling linearly"
+    return f"divided by ten at {', '.join(f'{100 * drop:g}' for drop in run.lr_drops)} % of training"
+
+
+def from_paper(table, run):
+    """What sets a protocol apart from Section 4.1.2, which `protocol=paper` is to the letter."""
+    stated = canonical(table.dataset, "paper", run.method)
+    keys = [key for key in difference(run.identity, stated.identity) if key != "protocol"]
+    if not table.in_paper or not keys:
+        return "; as the paper states" if table.in_paper else ""
+    return "; the paper states " + ", ".join(f"{key.replace('_', ' ')} {getattr(stated, key)}" for key in keys)
+
+
+def protocol_note(table):
+    """The protocol as composed, not as remembered."""
+    run = canonical(table.dataset, table.protocol, "single")
+    if run is None:
+        return f"Protocol `{table.protocol}` for {table.dataset} is not in conf/ any more."
+    return (
+        f"Protocol `{table.protocol}`: {run.epochs} epochs, batch {run.batch}, learning rate {run.lr:g} "
+        f"{schedule_text(run)}, SGD with Nesterov momentum {run.momentum:g}, weight decay {run.weight_decay:g}, "
+        f"{run.samples} samples, {run.bins} ECE bins{from_paper(table, run)}."
+    )
+
+
+def reading_notes(table):
+    notes = ["Mean ± standard deviation over seeds (number of seeds); the number of seeds holds for the whole row."]
+    if table.in_paper:
+        notes += [
+            "Differences are ours − paper. The paper prints ECE with two decimals, so one within ±0.005 is none.",
+            "The paper's hours are an RTX 3090's: across hardware compare the ratios to Single's time, not the times.",
+        ]
+    return notes
+
+
+def bold_note(table):
+    found = table.bold_found
+    return (
+        "Bold is the paper's \"best way to balance the three metrics\", computed for the paper's numbers and for ours "
+        f"apart: of the {len(PROPOSED)} proposed rows the lowest ECE, then the highest accuracy, both to two decimals, "
+        f"then the shortest time. It finds {sum(found)} of the paper's {len(found)} bold rows. "
+        f"Ours has none where one of the {len(PROPOSED)} is missing."
+    )
+
+
+def listed(values):
+    return ", ".join(sorted(set(values)))
+
+
+def origin_note(table):
+    runs = table.runs[table.runs.row.notna()]
+    if runs.empty:
+        return "Nothing measured yet."
+    machines = (runs.hardware + " (" + runs.precision + ", torch " + runs.torch + ")").tolist()
+    return f"Measured on {listed(machines)}; commit {listed(runs.commit)}."
+
+
+def ensemble_note(table):
+    """Ensembles of seeds s and s+1 have all but one member in common, which their ± does not show."""
+    label, settings = next((label, s) for label, s in ROWS if s["method"] == "deep_ensemble")
+    seeds = table.runs[table.runs.row == label].sort_values("seed").groupby("arch").seed
+    if not (seeds.diff() < settings["members"]).any():
+        return []
+    return [f"{label}: the ensembles of neighbouring seeds share members, so their ± is too small."]
+
+
+def outside(table):
+    """Runs of this dataset and protocol that are no cell: 'name (epochs=2)' each."""
+    runs = table.runs[table.runs.row.isna()]
+    return [f"`{name}` ({differs})" for name, differs in zip(runs.name, runs.differs, strict=True)]
+
+
+def outside_note(table):
+    runs = len(outside(table))
+    several = f"{runs} runs are" if runs > 1 else "1 run is"
+    return f"{several} not in this table, since a setting differs from what its rows stand for"
+
+
+def outside_lines(table):
+    return [f"{outside_note(table)}:", *outside(table)] if outside(table) else []
+
+
+def notes(table):
+    return [
+        protocol_note(table),
+        origin_note(table),
+        *reading_notes(table),
+        bold_note(table),
+        *ensemble_note(table),
+    ]

@@ -1,0 +1,206 @@
+"""torch.fx surgery: every rectifier call of a traceable network becomes its own site of noise.
+
+Module and functional rectifiers show up alike as call sites in execution order, also where several calls share one
+module (17 sites in ResNet-18, though each block has one `self.relu`). The caller's network is left as it was; the new
+one shares its parameters and their names.
+"""
+
+import copy
+
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrize
+
+from rbue.config import Refused
+from rbue.layers import DropReLU, GaussianWeight, Site
+from rbue.noise import Noise
+
+IN_PLACE = {F.relu_, torch.relu_, "relu_"}
+FUNCTIONAL = {F.relu, torch.relu, "relu"} | IN_PLACE
+
+
+class Tracer(fx.Tracer):
+    def is_leaf_module(self, module, name):
+        return isinstance(module, Site) or super().is_leaf_module(module, name)
+
+
+def trace(network) -> fx.GraphModule:
+    """Branches on `self.training` are frozen as they stand, so trace in the mode you will train in."""
+    try:
+        return fx.GraphModule(network, Tracer().trace(network))
+    except (TypeError, ValueError, RuntimeError, fx.proxy.TraceError) as error:
+        why = str(error).splitlines()[0]
+        raise Refused(
+            f"{type(network).__name__} cannot be traced by torch.fx ({why}): "
+            "put rbue.DropReLU(q) in place of its rectifiers by hand"
+        ) from error
+
+
+def modules_called(graph, kinds):
+    """Nodes that call a module of one of these kinds, in execution order."""
+    calls = (n for n in graph.graph.nodes if n.op == "call_module")
+    return [n for n in calls if isinstance(graph.get_submodule(n.target), kinds)]
+
+
+def rectifiers(graph):
+    """Nodes that apply a rectifier, in execution order: nn.ReLU, F.relu, torch.relu, x.relu() and in-place forms."""
+    by_module = set(modules_called(graph, nn.ReLU))
+    return [n for n in graph.graph.nodes if n in by_module or (n.op.startswith("call") and n.target in FUNCTIONAL)]
+
+
+def randomize(network, layer=None, *, q=None, position="all"):
+    """MC-DropReLU(q) of any traceable network; `layer` puts another site, such as RReLU(), in its place.
+
+    `position` is all, first or last: which rectifiers become random, in the order they are executed.
+    """
+    if (layer is None) == (q is None):
+        raise Refused("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
+    if q is not None and not 0 <= q <= 1:
+        raise Refused(f"q={q} must lie in [0, 1]")
+    graph = trace(network)
+    for node in at(position, some(rectifiers(graph), "rectifier", network)):
+        replace(graph, node, copy.deepcopy(layer or DropReLU(q)))
+    return wire(finish(graph))
+
+
+def at(position, nodes):
+    places = {"all": slice(None), "first": slice(0, 1), "last": slice(-1, None)}
+    if position not in places:
+        raise Refused(f"position={position} is not known: choose one of {', '.join(places)}")
+    return nodes[places[position]]
+
+
+def some(nodes, kind, network):
+    if not nodes:
+        raise Refused(f"{type(network).__name__} calls no {kind}, so there is nothing to make random")
+    return nodes
+
+
+def replace(graph, node, layer):
+    """The layer takes the rectifier's place. Behind an in-place rectifier, later users of its input see its output."""
+    source = node.args[0] if node.args else node.kwargs["input"]
+    new = call(graph, node, layer, source)
+    node.replace_all_uses_with(new)
+    if overwrites(graph, node):
+        order = {n: k for k, n in enumerate(graph.graph.nodes)}
+        for user in [u for u in source.users if order[u] > order[new]]:
+            user.replace_input_with(source, new)
+    graph.graph.erase_node(node)
+
+
+def overwrites(graph, node):
+    if node.op == "call_module":
+        return graph.get_submodule(node.target).inplace
+    return node.target in IN_PLACE or bool(node.kwargs.get("inplace", len(node.args) > 1 and node.args[1]))
+
+
+def call(graph, node, layer, source):
+    """A call of `layer` right behind `node`."""
+    name = f"{type(layer).__name__.lower()}_{sum(isinstance(m, Site) for m in graph.modules())}"
+    graph.add_submodule(name, layer)
+    with graph.graph.inserting_after(node):
+        return graph.graph.call_module(name, (source,))
+
+
+def follow(graph, node, layer):
+    new = call(graph, node, layer, node)
+    node.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
+
+
+def add_dropout(network, layer, placement):
+    """Dropout where the placement says. The paper does not say; `block` fits its times and diversity best.
+
+    last: before the last linear layer. relu, conv: behind every rectifier, every convolution.
+    block: behind the last rectifier of every submodule that has one (each residual block, each dense layer);
+    a network without such submodules, as VGG, has its classifier only: the same as last.
+    """
+    graph = trace(network)
+    for node in PLACEMENTS[placement](graph):
+        follow(graph, node, copy.deepcopy(layer))
+    return wire(finish(graph))
+
+
+def before_last_linear(graph):
+    return [modules_called(graph, nn.Linear)[-1].args[0]]
+
+
+def last_of_each_block(graph):
+    last = {owner(n): n for n in rectifiers(graph)}
+    return [n for block, n in last.items() if block] or before_last_linear(graph)
+
+
+def owner(node):
+    """The path of the innermost module that made this call; "" for the network itself and its plain sequences."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    callers = stack[:-1] if node.op == "call_module" else stack
+    return next((path for path, kind in reversed(callers) if not issubclass(kind, nn.Sequential)), "")
+
+
+PLACEMENTS = {
+    "last": before_last_linear,
+    "block": last_of_each_block,
+    "conv": lambda graph: modules_called(graph, nn.Conv2d),
+    "relu": rectifiers,
+}
+
+
+def bayes(network, sigma, prior):
+    """A Gaussian over every convolution's and linear layer's own parameters; batch-norm stays deterministic."""
+    network = copy.deepcopy(network)
+    for module in [m for m in network.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]:
+        for name, mu in list(module.named_parameters(recurse=False)):
+            parametrize.register_parametrization(module, name, GaussianWeight(mu, sigma, prior), unsafe=True)
+    return wire(network)
+
+
+def posteriors(network):
+    """(mean, GaussianWeight) of every parameter that `bayes` made random."""
+    lists = [m for m in network.modules() if isinstance(m, parametrize.ParametrizationList)]
+    return [(m.original, m[0]) for m in lists if isinstance(m[0], GaussianWeight)]
+
+
+def wire(network):
+    """Numbers the sites in execution order and gives them one source of noise."""
+    sites = [m for m in network.modules() if isinstance(m, Site)]
+    shared = Noise(len(sites))
+    for number, site in enumerate(sites):
+        site.noise, site.site = shared, number
+    return network
+
+
+def finish(graph):
+    graph.delete_all_unused_submodules()
+    graph.graph.lint()
+    graph.recompile()
+    return graph
+
+
+def split_at_noise(graph):
+    """(once, every): the part of a traced network that no noise reaches, and the rest.
+
+    `every(*once(x))` is the network: what `once` gives is computed once and repeated for as many samples as wanted.
+    Shapes are asked for anew in `every`, where the batch is larger.
+    """
+    noisy = set()
+    for node in graph.graph.nodes:
+        if node.op == "output" or is_site(graph, node) or asks_shape(node) or noisy & set(node.all_input_nodes):
+            noisy.add(node)
+    given = [n for n in graph.graph.nodes if n not in noisy and n.op != "get_attr" and noisy & set(n.users)]
+    once, every = fx.Graph(), fx.Graph()
+    here, there = {}, {n: every.placeholder(n.name) for n in given}
+    for node in graph.graph.nodes:
+        if node not in noisy:
+            here[node] = once.node_copy(node, here.__getitem__)
+        if node in noisy or node.op == "get_attr":
+            there[node] = every.node_copy(node, there.__getitem__)
+    once.output(tuple(here[n] for n in given))
+    return fx.GraphModule(graph, once), fx.GraphModule(graph, every)
+
+
+def is_site(graph, node):
+    return node.op == "call_module" and isinstance(graph.get_submodule(node.target), Site)
+
+
+def asks_shape(node):
+    return (node.op, node.target) in {("call_method", "size"), ("call_method", "dim"), ("call_function", getattr)}

@@ -1,0 +1,35 @@
+"""Find, download and verify a dataset before the first run needs it.
+
+python scripts/prepare_data.py cifar10 --data-dir data
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs without an install
+
+from rbue.config import Refused
+from rbue.data import DATASETS, load
+
+
+def describe(dataset, data):
+    height, width = data.train_images.shape[2:]
+    counts = f"{len(data.train_images):,} training and {len(data.test_images):,} test images"
+    mean, std = (" ".join(f"{x:.4f}" for x in stat.tolist()) for stat in (data.mean, data.std))
+    return f"{dataset}: {counts}, {width} × {height}, {data.classes} classes ({data.source})\nmean {mean}, std {std}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("dataset", choices=DATASETS)
+    parser.add_argument("--data-dir", default="data", help="the folder that holds one folder a dataset")
+    args = parser.parse_args()
+    try:
+        print(describe(args.dataset, load(args.dataset, args.data_dir)))
+    except Refused as refused:
+        sys.exit(str(refused))
+
+
+if __name__ == "__main__":
+    main()

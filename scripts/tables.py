@@ -1,0 +1,45 @@
+"""Rebuild the paper's Tables 1-3 from finished runs: no GPU, no torch, seconds.
+
+python scripts/tables.py                                        # results/runs -> results/tables (= make tables)
+python scripts/tables.py --print --dataset digits               # also show the digits' table here
+python scripts/tables.py --results elsewhere --out /tmp/tables  # somebody else's runs
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
+
+from rbue.report.cells import build
+from rbue.report.tables import coverage, summary, write
+from rbue.results import collect
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
+    parser.add_argument("--out", default="results/tables", help="where the tables go (default: %(default)s)")
+    parser.add_argument("--paper", default="results/paper", help="folder of numbers.json (default: %(default)s)")
+    parser.add_argument("--dataset", help="only this dataset's tables")
+    parser.add_argument("--protocol", help="only this protocol's tables")
+    parser.add_argument("--print", action="store_true", help="also print the measured rows to the terminal")
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    args = arguments(argv)
+    wanted = {"dataset": args.dataset, "protocol": args.protocol}
+    tables = build(collect(args.results), args.paper)
+    tables = [t for t in tables if all(value in (None, getattr(t, key)) for key, value in wanted.items())]
+    if not tables:
+        print(f"{args.results} holds no such results yet, so no tables: 'make demo' or 'python train.py' makes some")
+    for table in tables:
+        paths = write(table, args.out)
+        if args.print and len(table.runs):
+            print(f"\n{summary(table)}\n")
+        print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {coverage(table)}")
+
+
+if __name__ == "__main__":
+    main()

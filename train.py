@@ -1,0 +1,44 @@
+"""Train and evaluate one uncertainty method on one network and dataset.
+
+    python train.py method=dropreLU q=0.9 arch=resnet18          # one cell of the paper's Table 1
+    python train.py -m method=dropreLU q=0.8,0.9 seed=0,1        # a sweep
+    python train.py --help                                       # every group and knob
+"""
+
+import hydra
+
+from rbue import config, results
+from rbue.cli import one_sentence_errors
+
+config.register()
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def main(cfg):
+    run = config.parse(cfg)
+    result = results.find(run)
+    if result is None:
+        result = experiment(run)
+        print(f"wrote {results.folder(run)}/result.json")
+    else:
+        print(f"finished already, so skipped: {results.folder(run)} (another results_dir= runs it again)")
+    print(results.summary(result))
+
+
+def experiment(run):
+    """data → networks → fit → predict → score → write"""
+    results.check_writable(run.results_dir, run.weights_dir)
+    from rbue import data, devices, inference, metrics, training  # torch takes seconds: not for --help or a TAB
+    from rbue.methods import METHODS
+
+    device = devices.choose(run.device)
+    images = data.load(run.trained_on, run.data_dir)
+    trained = [training.trained(member, images, device) for member in METHODS[run.method].trainings(run)]
+    probs, cost = inference.test(run, [network for network, _ in trained], images, device)
+    scores = metrics.score(probs, images.test_labels, run.bins)
+    return results.record(run, scores, [record for _, record in trained], cost)
+
+
+if __name__ == "__main__":
+    with one_sentence_errors():
+        main()
