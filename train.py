@@ -15,14 +15,15 @@ config.register()
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(cfg):
-    run = config.parse(cfg)
-    result = results.find(run)
-    if result is None:
-        result = experiment(run)
-        print(f"wrote {results.folder(run)}/result.json")
-    else:
-        print(f"finished already, so skipped: {results.folder(run)} (another results_dir= runs it again)")
-    print(results.summary(result))
+    with one_sentence_errors():
+        run = config.parse(cfg)
+        result = results.find(run)
+        if result is None:
+            result = experiment(run)
+            print(f"wrote {results.folder(run)}/result.json")
+        else:
+            print(f"finished already, so skipped: {results.folder(run)} (another results_dir= runs it again)")
+        print(results.summary(result))
 
 
 def experiment(run):

@@ -4,6 +4,8 @@ The stems are those every CIFAR reproduction uses (a 3 x 3 convolution of stride
 parameter counts, ours are tested against the common ones.
 """
 
+from collections import OrderedDict
+
 from torch import nn
 from torchvision import models
 
@@ -12,12 +14,12 @@ from rbue.config import one_of
 
 def vgg13(classes):
     """VGG-13 with batch-norm; one linear layer behind the convolutions instead of three of 4096."""
-    network = models.vgg13_bn(num_classes=classes)
-    network.avgpool = nn.AdaptiveAvgPool2d(1)
-    network.classifier = nn.Linear(512, classes)
-    nn.init.normal_(network.classifier.weight, 0, 0.01)
-    nn.init.zeros_(network.classifier.bias)
-    return network
+    features = models.vgg.make_layers(models.vgg.cfgs["B"], batch_norm=True)
+    for convolution in (m for m in features if isinstance(m, nn.Conv2d)):
+        nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.zeros_(convolution.bias)
+    pool, classifier = nn.AdaptiveAvgPool2d(1), nn.Linear(512, classes)
+    return nn.Sequential(OrderedDict(features=features, pool=pool, flatten=nn.Flatten(), classifier=classifier))
 
 
 def resnet18(classes):

@@ -226,14 +226,5 @@ def parse(cfg) -> Run:
     """A composed config becomes a checked, typed Run, or a sentence."""
     known = {f.name for f in fields(SCHEMAS[cfg.method])}
     for key in set(cfg) - known:
-        raise Refused(f"method={cfg.method} has no setting '{key}': it has {', '.join(sorted(known))}")
+        raise Refused(f"method={cfg.method} has no setting '{key}': python train.py --help lists each method's knobs")
     return OmegaConf.to_object(cfg)
-
-
-def run_from(identity: dict, **local_values) -> Run:
-    """The Run that a result.json's config describes."""
-    schema = SCHEMAS[identity["method"]]
-    return schema(**{f.name: (identity | local_values).get(f.name, MISSING) for f in fields(schema)})
-
-
-__all__ = ["SCHEMAS", "Refused", "Run", "parse", "register", "run_from"]

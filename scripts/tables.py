@@ -2,7 +2,7 @@
 
 python scripts/tables.py                                        # results/runs -> results/tables (= make tables)
 python scripts/tables.py --print --dataset digits               # also show the digits' table here
-python scripts/tables.py --results elsewhere --out /tmp/tables  # somebody else's runs
+python scripts/tables.py --results theirs --out theirs/tables   # somebody else's runs
 """
 
 import argparse

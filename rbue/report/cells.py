@@ -10,12 +10,9 @@ import pandas as pd
 from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, place
 
 KEY = ["protocol", "dataset", "arch", "row"]
+SCORES = ["accuracy", "ece", "nll", "brier", "entropy"]
 MEASURES = [
-    "accuracy",
-    "ece",
-    "nll",
-    "brier",
-    "entropy",
+    *SCORES,
     "train_seconds",
     "time_ratio",
     "parameters",
@@ -62,17 +59,17 @@ def paper_cells(paper_dir):
 
 def run_row(result):
     """One result.json flattened; accuracy in percent, as in the paper."""
-    config, seconds, environment = result["config"], result["seconds"], result.get("environment") or {}
+    config, metrics, environment = result["config"], result["metrics"], result.get("environment") or {}
+    memory = result.get("peak_memory_bytes") or {}  # null on hardware that does not tell
     row, differs = place(config)
-    memory = result.get("peak_memory_bytes") or {}
     return {
         "name": result["name"],
         **{key: config[key] for key in ("protocol", "dataset", "arch", "seed")},
         "row": row,
         "differs": ", ".join(f"{key}={value}" for key, value in differs.items()),
-        **result["metrics"],
-        "accuracy": 100 * result["metrics"]["accuracy"],
-        "train_seconds": seconds["train"],
+        **{metric: metrics.get(metric) for metric in SCORES},
+        "accuracy": 100 * metrics["accuracy"],
+        "train_seconds": result["seconds"]["train"],
         "parameters": result.get("parameters"),
         "peak_train_bytes": memory.get("train"),
         "peak_evaluate_bytes": memory.get("evaluate"),
@@ -93,10 +90,8 @@ def run_frame(results):
     if runs.empty:
         return runs
     runs = runs.sort_values("name", ignore_index=True)  # the folder listing's order must not reach a table
-    runs = runs.reindex(columns=[*runs.columns, *(m for m in MEASURES if m not in runs and m != "time_ratio")])
     runs["time_ratio"] = runs.train_seconds / single_seconds(runs)
-    numbers = {m: pd.to_numeric(runs[m]) for m in MEASURES}
-    return runs.assign(**numbers)
+    return runs.assign(**{measure: pd.to_numeric(runs[measure]) for measure in MEASURES})
 
 
 def single_seconds(runs):
@@ -109,10 +104,9 @@ def single_seconds(runs):
 def our_cells(runs):
     """Mean, std over seeds (ddof 1) and n. A run without a value empties the cell: no silent mean over fewer seeds."""
     groups = runs[runs.row.notna()].groupby(KEY)
-    mean = groups[MEASURES].agg(lambda values: values.mean(skipna=False))
-    return pd.concat(
-        [groups.size().rename("n"), mean.add_prefix("ours_"), groups[MEASURES].std().add_prefix("std_")], axis=1
-    ).reset_index()
+    n, values = groups.size().rename("n"), groups[MEASURES]
+    mean = values.mean().where(values.count().eq(n, axis=0))
+    return pd.concat([n, mean.add_prefix("ours_"), values.std().add_prefix("std_")], axis=1).reset_index()
 
 
 def archs_of(dataset, runs):
@@ -160,10 +154,13 @@ def balanced(cells, accuracy, ece, time):
     The paper's bold is "the best way to balance the three metrics" without a formula; this one finds all nine of its
     choices from its printed numbers. None unless all five proposed rows have numbers: no winner by default.
     """
-    proposed = cells[cells.row.isin(PROPOSED)].dropna(subset=[accuracy, ece, time]).round({accuracy: 2, ece: 2})
+    proposed = cells.loc[cells.row.isin(PROPOSED), ["row", accuracy, ece, time]].dropna()
     if len(proposed) < len(PROPOSED):
         return None
-    return proposed.sort_values([ece, accuracy, time], ascending=[True, False, True], kind="stable").row.iloc[0]
+    best = min(
+        proposed.itertuples(index=False, name=None), key=lambda row: (round(row[2], 2), -round(row[1], 2), row[3])
+    )
+    return best[0]
 
 
 def bold_agreement(paper):

@@ -8,6 +8,7 @@ from rbue.report.text import (
     MISSING,
     announced,
     arch_name,
+    coverage,
     dataset_name,
     decimals,
     duration,
@@ -84,21 +85,31 @@ def tex_tabular(table, names, arrows, body):
 
 def tex_float(caption, label, tabular, beneath=()):
     head = [r"\begin{table*}[htbp]\scriptsize", r"\centering", rf"\caption{{{caption}}}", rf"\label{{{label}}}"]
-    return [*head, *tabular, *(rf"\par {tex(note)}" for note in beneath), r"\end{table*}"]
+    below = [r"\par\raggedright", *(rf"{tex(note)}\par" for note in beneath)] if beneath else []
+    return [*head, *tabular, *below, r"\end{table*}"]
+
+
+def about(table):
+    return tex(f"Comparison over **{dataset_name(table.dataset)}**, protocol `{table.protocol}`")
+
+
+def metrics_float(table):
+    """Tables 1-3."""
+    beside = ": ours, and beneath it the paper's number (ours $-$ paper; for the time, the ratio to Single)"
+    caption = about(table) + (beside if table.in_paper else "") + "."
+    arrows = [r"(\%, $\uparrow$)", r"($\downarrow$)", r"($\downarrow$)"]
+    rows = list(chain(*(tex_row(table, row) for row in LABELS)))
+    tabular = tex_tabular(table, ["Accuracy", "ECE", "Training Time"], arrows, rows)
+    return tex_float(caption, f"tab:{table.dataset}-{table.protocol}", tabular, [coverage(table) + ".", *notes(table)])
+
+
+def size_float(table):
+    caption = f"{about(table)}: what the paper announces and does not print."
+    rows = [tex_line(label, values) for label, *values in announced(table)[1:]]
+    names, units = ["Parameters", "Peak memory", "Test time"], ["", "(training)", "(ms/image)"]
+    return tex_float(caption, f"tab:{table.dataset}-{table.protocol}-size", tex_tabular(table, names, units, rows))
 
 
 def latex(table):
-    names, label = ["Accuracy", "ECE", "Training Time"], f"tab:{table.dataset}-{table.protocol}"
-    arrows = [r"(\%, $\uparrow$)", r"($\downarrow$)", r"($\downarrow$)"]
-    rows = list(chain(*(tex_row(table, row) for row in LABELS)))
-    sizes = [tex_line(row[0], row[1:]) for row in announced(table)[1:]]
-    about = (
-        f"Comparison over \\textbf{{{tex(dataset_name(table.dataset))}}}, protocol \\texttt{{{tex(table.protocol)}}}"
-    )
-    beside = ": ours, and beneath it the paper's number (ours $-$ paper; for the time, the ratio to Single)."
-    extra = f"{about}: what the paper announces and does not print."
     comments = ["Built by `make tables`: do not edit. Needs booktabs and graphicx.", *outside_lines(table)]
-    main = tex_tabular(table, names, arrows, rows)
-    more = tex_tabular(table, ["Parameters", "Peak memory", "Test time"], ["", "(training)", "(ms/image)"], sizes)
-    floats = [*tex_float(about + (beside if table.in_paper else "."), label, main, notes(table)), ""]
-    return "\n".join([*(f"% {line}" for line in comments), *floats, *tex_float(extra, f"{label}-size", more)]) + "\n"
+    return "\n".join([*(f"% {line}" for line in comments), *metrics_float(table), "", *size_float(table), ""])

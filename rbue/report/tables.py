@@ -74,9 +74,10 @@ def write(table, out):
 
 
 def summary(table):
-    """The ten rows of each network that has any, aligned for a terminal of 110 columns."""
+    """The ten rows of each network that has any, aligned for a terminal, and the runs left out."""
     blocks = [summary_block(table, arch, cells) for arch, cells in by_arch(table) if cells.n.any()]
-    return "\n\n".join([*blocks, *outside_lines(table)]) or f"{title(table)}: nothing measured yet."
+    left_out = ["\n".join(outside_lines(table)).replace("`", "")] if outside(table) else []
+    return "\n\n".join([*blocks, *left_out]) or f"{title(table)}: nothing measured yet."
 
 
 def summary_block(table, arch, cells):

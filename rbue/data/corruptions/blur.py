@@ -1,0 +1,146 @@
+"""Blurs: defocus, glass, motion, zoom and gaussian."""
+
+import warnings
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from rbue.data.corruptions.exact import extend, gaussian, on_grid, truncate, window, zoom_matrix
+
+DISK_GRID = 2.0**44  # one pass over bytes in float64: 8 + 44 bits
+BYTE_GRID = 2**16  # ... in float32: 8 + 16 bits
+
+
+def gaussian_blur(x, sigma, draws):
+    return truncate(gaussian(x, sigma))
+
+
+# --- defocus ----------------------------------------------------------------------------------------------------------
+
+
+def defocus_blur(x, c, draws):
+    """A disk smoothed by a 3x3 gaussian. Pixels that share a weight, up to eight by symmetry, are summed before it."""
+    taps, reach = _disk(*c)
+    wide, total = extend(x.double(), reach, "reflect101"), 0
+    for weight, places in taps:
+        total = total + weight * sum(window(wide, reach, row, column) for row, column in places)
+    return truncate(total)
+
+
+@lru_cache
+def _disk(radius, alias):
+    """[(weight, [(row, column), ...])] and the kernel's reach; OpenCV's kernel is 17x17, mostly zeros.
+
+    Its weights are float32, a hair off 1/5 or 1/9, and decide how whole numbers truncate: ours are the same.
+    """
+    line = np.arange(-8, 9)
+    disk = (line[:, None] ** 2 + line**2 <= radius**2).astype(np.float32)
+    disk /= disk.sum()
+    side = np.exp(-0.5 / alias**2)
+    middle, side = np.float32(1 / (1 + 2 * side)), np.float32(side / (1 + 2 * side))
+    for _ in range(2):  # rows, then columns: the disk never touches the border
+        disk = (middle * disk + side * (np.roll(disk, 1, 1) + np.roll(disk, -1, 1))).T
+    disk = np.rint(disk * DISK_GRID) / DISK_GRID
+    places = {weight: np.argwhere(disk == weight) - 8 for weight in np.unique(disk[disk > 0]).tolist()}
+    return [(w, p.tolist()) for w, p in places.items()], max(int(abs(p).max()) for p in places.values())
+
+
+# --- motion -----------------------------------------------------------------------------------------------------------
+
+
+def motion_blur(x, c, draws):
+    return motion(x, 90 * draws.uniform("angle", 1)[:, 0] - 45, *c)
+
+
+def motion(x, angle, radius, sigma):
+    """ImageMagick's motion blur: half a gaussian laid from each pixel along `angle` degrees, borders repeated.
+
+    Images in order of their angle share each tap's offset in long runs, so a tap is a few slices and needs no gather.
+    """
+    order, weights = angle.argsort(), _half_gaussian(2 * radius + 1, sigma)
+    reach = len(weights) - 1
+    wide = extend(x[order].float(), reach, "nearest")
+    total = torch.full_like(x, 0.5, dtype=torch.float32)  # ImageMagick rounds
+    for weight, offsets in zip(weights, _offsets(angle[order], len(weights)), strict=True):
+        for start, stop, row, column in _runs(offsets):
+            total[start:stop].add_(window(wide[start:stop], reach, row, column), alpha=weight)
+    return total.to(torch.uint8)[order.argsort()]
+
+
+def _offsets(angle, width):
+    """(width, N, 2) rows and columns of the taps: halves round down, as ImageMagick's ceil(x - 0.5) does."""
+    turn = np.deg2rad(angle.cpu().numpy())
+    along = np.arange(width)[:, None, None] * np.stack([np.sin(turn), np.cos(turn)], 1)
+    return np.ceil(along - 0.5).astype(int)
+
+
+def _runs(offsets):
+    """Runs of equal (row, column) as (start, stop, row, column)."""
+    starts = np.flatnonzero(np.r_[True, (offsets[1:] != offsets[:-1]).any(1)])
+    return zip(starts.tolist(), [*starts[1:].tolist(), len(offsets)], *offsets[starts].T.tolist(), strict=True)
+
+
+@lru_cache
+def _half_gaussian(width, sigma):
+    """One-sided: the pixel itself has the largest weight. Weights that vanish on the grid are left out."""
+    weights = on_grid(np.exp(-(np.arange(width) ** 2) / (2 * sigma**2)), BYTE_GRID)
+    return [int(weight) / BYTE_GRID for weight in weights if weight > 0]
+
+
+# --- zoom -------------------------------------------------------------------------------------------------------------
+
+
+def zoom_blur(x, c, draws):
+    """The mean of the image (twice) and of its zooms, one sparse matrix over the pixels."""
+    matrix = _zooms(x.shape[-1], c, x.device)
+    pixels = x.reshape(-1, x.shape[-1] ** 2).T.float().contiguous()
+    return (matrix @ pixels).T.to(torch.uint8).reshape(x.shape)
+
+
+@lru_cache
+def _zooms(size, c, device):
+    """The factor 1 is among the zooms and the reference adds the image once more."""
+    factors = np.arange(*c)
+    total = np.eye(size**2)
+    for factor in factors:
+        one = zoom_matrix(size, factor)
+        total += np.kron(one, one)
+    total = np.stack([on_grid(row, BYTE_GRID) for row in total]) / BYTE_GRID
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR", UserWarning)  # "in beta state", since 2021
+        return torch.from_numpy(total).float().to_sparse_csr().to(device)
+
+
+# --- glass ------------------------------------------------------------------------------------------------------------
+
+
+def glass_blur(x, c, draws):
+    """Blur, move pixels about, blur again; both blurs truncate."""
+    sigma, reach, iterations = c
+    size, moved = x.shape[-1], truncate(gaussian(x, sigma)).flatten(2)
+    shifts = draws.below("shift", 2 * reach, iterations, 2, size, size) - reach
+    for step in range(iterations):
+        source = glass_sources(shifts[:, step, 0], shifts[:, step, 1], reach)
+        moved = moved.gather(2, source[:, None].expand_as(moved))
+    return truncate(gaussian(moved.view_as(x), sigma))
+
+
+def glass_sources(across, down, reach):
+    """The flat index each pixel's value comes from after one sweep.
+
+    The reference swaps two views of one array: the second assignment reads what the first has written, so a pixel is
+    copied from (h + down, w + across) and that one stays. It sweeps from the last pixel to the first: a source further
+    on has been overwritten already and passes on what it received. Such chains are followed by doubling.
+    """
+    size = across.shape[-1]
+    line = torch.arange(size, device=across.device)
+    swept = (line > reach) & (line <= size - reach)
+    swept = (swept[:, None] & swept).flatten()
+    here = torch.arange(size * size, device=across.device)
+    source = torch.where(swept, here + (down * size + across).flatten(1), here)
+    passed = swept & swept[source] & (source > here)
+    while passed.any():
+        onward = source.gather(1, source), passed.gather(1, source)
+        source, passed = torch.where(passed, onward[0], source), passed & onward[1]
+    return source

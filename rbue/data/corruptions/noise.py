@@ -1,0 +1,91 @@
+"""Noise that acts on each byte alone: gaussian, shot, impulse and speckle.
+
+The output byte's distribution depends on the input byte only, 256 rows of 256 probabilities. Walker's alias method
+draws from a row with one hash and one look-up: the reference's distribution, its truncation to uint8 included, to
+within 2**-28, and with integers alone.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+CELL = 2**20  # units of probability a cell of the alias table: a row has 256 of them
+
+
+def noise(x, name, c, draws):
+    table, drawn = _alias_table(name, c, x.device), draws.bits("byte", *x.shape[1:])
+    cell = drawn & 0xFF
+    entry = table.index_select(0, (x.int() * 256 + cell).view(-1)).view(x.shape)
+    kept = (((drawn >> 12) & (CELL - 1)) - (entry >> 8)) >> 31  # all ones or all zeros: cheaper than a comparison
+    return (((entry ^ cell) & ~kept) ^ cell).to(torch.uint8)  # the conversion keeps the low eight bits
+
+
+def gaussian_noise(x, c, draws):
+    return noise(x, "gaussian", c, draws)
+
+
+def shot_noise(x, c, draws):
+    return noise(x, "shot", c, draws)
+
+
+def impulse_noise(x, c, draws):
+    """Salt and pepper fall on bytes, not on pixels: skimage draws for every channel."""
+    return noise(x, "impulse", c, draws)
+
+
+def speckle_noise(x, c, draws):
+    return noise(x, "speckle", c, draws)
+
+
+@lru_cache
+def _alias_table(name, c, device):
+    """One int32 an entry: the share of the cell that keeps its own byte, then the byte the rest goes to."""
+    keep, other = _alias(_counts(cumulative(name, c)))
+    return torch.from_numpy((keep * 256 + other).astype(np.int32)).flatten().to(device)
+
+
+def cumulative(name, c):
+    """P(output <= column | input = row), (256, 256)."""
+    below = torch.arange(1, 257, dtype=torch.float64)[None, :]  # byte y covers [y, y + 1) before truncation
+    x = torch.arange(256, dtype=torch.float64)[:, None]
+    if name == "gaussian":
+        table = torch.special.ndtr((below - x) / (255 * c))
+    elif name == "speckle":
+        table = torch.special.ndtr(torch.where(x > 0, (below - x) / (x * c).clamp(min=1e-9), torch.inf))
+    elif name == "impulse":
+        table = c / 2 + (1 - c) * (below > x)
+    else:
+        table = _poisson(c)
+    table[:, 255] = 1  # clipping to white
+    return table.numpy()
+
+
+def _poisson(c):
+    """P(floor(255 * min(k / c, 1)) <= column), k Poisson of mean c * row / 255."""
+    counts = np.arange(2 * c + 100)
+    log_factorial = np.concatenate([[0], np.cumsum(np.log(counts[1:]))])
+    mean = c * np.arange(256)[:, None] / 255
+    with np.errstate(divide="ignore", invalid="ignore"):  # a black pixel receives no photons: 0 * log 0
+        log_mass = np.where(counts == 0, 0, counts * np.log(mean)) - mean - log_factorial
+    byte = (np.clip(counts / c, 0, 1) * 255).astype(np.uint8)
+    return torch.from_numpy(np.cumsum(np.exp(log_mass) @ (byte[:, None] == np.arange(256)), 1))
+
+
+def _counts(table):
+    """Probabilities in units of 2**-28, every row summing to one."""
+    return np.diff(np.rint(table.clip(0, 1) * CELL * 256).astype(np.int64), prepend=0)
+
+
+def _alias(counts):
+    """Walker's tables: at each step the emptiest cell of a row is filled up from the fullest."""
+    left, rows = counts.copy(), np.arange(256)
+    keep, other = np.full_like(left, CELL), np.tile(rows, (256, 1))
+    for _ in range(256):
+        low, high = left.argmin(1), left.argmax(1)
+        room = CELL - left[rows, low]
+        keep[rows, low] -= room
+        other[rows, low] = np.where(room > 0, high, other[rows, low])
+        left[rows, low] = CELL
+        left[rows, high] -= room
+    return keep, other

@@ -1,0 +1,141 @@
+"""Snow, frost and fog."""
+
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from rbue.config import Refused
+from rbue.data.corruptions.blur import motion
+from rbue.data.corruptions.exact import GRID, on_grid, separable, to_unit, truncate, zoom_matrix
+from rbue.data.corruptions.severities import FROST_SCALE
+
+# --- snow -------------------------------------------------------------------------------------------------------------
+
+
+def snow(x, c, draws):
+    """Falling flakes and the same flakes turned upside down, over an image faded towards white."""
+    blend = c[6]
+    flakes = _flakes(draws.normal("layer", *x.shape[2:]), 90 * draws.uniform("angle", 1)[:, 0] - 135, c)
+    flakes = to_unit(flakes)
+    x = to_unit(x)
+    grey = (0.299 * x[:, :1] + 0.587 * x[:, 1:2]) + 0.114 * x[:, 2:]
+    x = blend * x + (1 - blend) * torch.maximum(x, grey * 1.5 + 0.5)
+    return truncate((x + flakes + flakes.flip(2, 3)).clamp(0, 1) * 255)
+
+
+def _flakes(normal, angle, c):
+    """(N, 1, H, W) uint8: noise zoomed into grains, cut at a threshold, moved along `angle`."""
+    loc, scale, zoom, threshold, radius, sigma, _ = c
+    layer = loc + scale * separable(normal, _zoom(normal.shape[-1], zoom, normal.device))
+    layer = torch.where(layer < threshold, 0, layer)
+    return motion(truncate(layer.clamp(0, 1) * 255)[:, None], angle, radius, sigma)
+
+
+@lru_cache
+def _zoom(size, factor, device):
+    matrix = np.stack([on_grid(row, GRID) for row in zoom_matrix(size, factor)]) / GRID
+    return torch.from_numpy(matrix).to(device)
+
+
+# --- frost ------------------------------------------------------------------------------------------------------------
+
+
+def frost(x, c, draws, textures=None):
+    """A random crop of one of five textures; the reference names a sixth and never draws it."""
+    sheet, sizes = _sheet(_texture_folder(textures), x.shape[-1], x.device)
+    which = draws.below("texture", len(sizes), 1)[:, 0]
+    corner = draws.below("crop", sizes[which] - x.shape[-1], 2)
+    return truncate(c[0] * x.double() + c[1] * _crops(sheet, which, corner, x.shape[-1]))
+
+
+def _crops(sheet, which, corner, size):
+    """(N, 3, size, size) float64 out of the (textures, 3, rows, columns) sheet."""
+    line = torch.arange(size, device=sheet.device)
+    rows, columns = corner[:, :1] + line, corner[:, 1:] + line
+    start = which[:, None] * sheet[0].numel() + torch.arange(3, device=sheet.device) * sheet[0, 0].numel()
+    place = (rows * sheet.shape[-1])[:, None, :, None] + columns[:, None, None, :] + start[:, :, None, None]
+    return torch.take(sheet, place).double()
+
+
+def _texture_folder(textures):
+    """The folder the user names, or the data of an installed `imagecorruptions` (which need not import)."""
+    if textures is not None:
+        return Path(textures)
+    package = find_spec("imagecorruptions")
+    if package is None:
+        raise Refused("frost needs its textures: 'pip install imagecorruptions' or name a folder with frost1 to frost5")
+    return Path(package.origin).parent / "frost"
+
+
+@lru_cache
+def _sheet(folder, size, device):
+    """The five scaled textures, padded to one size and stacked, and their (rows, columns)."""
+    scaled = [_scaled(_find(folder, number), FROST_SCALE[size]) for number in range(1, 6)]
+    sizes = torch.tensor([image.shape[1:] for image in scaled])
+    sheet = torch.zeros(5, 3, *sizes.amax(0).tolist(), dtype=torch.uint8)
+    for page, image in zip(sheet, scaled, strict=True):
+        page[:, : image.shape[1], : image.shape[2]] = torch.from_numpy(image)
+    return sheet.to(device), sizes.to(device)
+
+
+def _find(folder, number):
+    found = sorted(folder.glob(f"frost{number}.*"))
+    if not found:
+        raise Refused(f"{folder} holds no frost{number}.png or .jpg: frost needs the textures frost1 to frost5")
+    return found[0]
+
+
+def _scaled(path, scale):
+    """OpenCV's default resize, linear without smoothing, in its fixed point; at 0.2 simply every fifth pixel."""
+    image = np.asarray(Image.open(path).convert("RGB")).astype(np.int64).transpose(2, 0, 1)
+    (left, right, part), (top, bottom, share) = (_taps(size, scale) for size in (image.shape[2], image.shape[1]))
+    image = image[:, :, left] * (2048 - part) + image[:, :, right] * part >> 4
+    upper, lower = image[:, top] * (2048 - share)[:, None] >> 16, image[:, bottom] * share[:, None] >> 16
+    return (upper + lower + 2 >> 2).astype(np.uint8)
+
+
+def _taps(size, scale):
+    """Two neighbours of each output pixel, and the second's weight in units of 1 / 2048."""
+    place = (np.arange(round(size * scale)) + 0.5) / scale - 0.5
+    first = np.floor(place).astype(int)
+    part = np.rint((place - first) * 2048).astype(np.int64)
+    return first.clip(0, size - 1), (first + 1).clip(0, size - 1), part
+
+
+# --- fog --------------------------------------------------------------------------------------------------------------
+
+
+def fog(x, c, draws):
+    """Plasma added, then everything scaled so that the brightest byte keeps its place."""
+    strength, decay = c
+    plasma = plasma_fractal(draws.uniform("layer", *x.shape[2:]), decay)[:, None]
+    x = to_unit(x)
+    peak = x.amax((1, 2, 3), keepdim=True)
+    return truncate(((x + strength * plasma) * peak / (peak + strength)).clamp(0, 1) * 255)
+
+
+def plasma_fractal(uniform, decay):
+    """Diamond-square on a torus, scaled to [0, 1]. `uniform` (N, size, size) in [0, 1) is each point's own draw.
+
+    A wibble w draws from U(-w, w) and is multiplied by w once more: roughness falls with the square of the decay.
+    """
+    size, wibble = uniform.shape[-1], 100.0
+    field = torch.zeros_like(uniform)
+    step = size
+    while step >= 2:
+        noise, half = wibble * (2 * wibble * uniform - wibble), step // 2
+        corner = field[:, ::step, ::step]
+        down = corner + corner.roll(-1, 1)
+        middle = (down + down.roll(-1, 2)) / 4 + noise[:, half::step, half::step]
+        field[:, half::step, half::step] = middle
+        across = (middle + middle.roll(1, 1)) + (corner + corner.roll(-1, 2))
+        field[:, ::step, half::step] = across / 4 + noise[:, ::step, half::step]
+        along = (middle + middle.roll(1, 2)) + (corner + corner.roll(-1, 1))
+        field[:, half::step, ::step] = along / 4 + noise[:, half::step, ::step]
+        step, wibble = half, wibble / decay
+    field = field - field.amin((1, 2), keepdim=True)
+    return field / field.amax((1, 2), keepdim=True)

@@ -1,0 +1,133 @@
+"""Write a dataset's 95 corrupted test sets in the official layout, with the sha256 of each.
+
+python scripts/corruptions.py cifar10 --data-dir data --out data/cifar10_c
+
+One <type>.npy a corruption, (5 N, H, W, 3) uint8, severity after severity, and labels.npy to match. Run again, it goes
+on where it stopped: a file whose sha256 the manifest holds is finished. Where the manifest names another sha256 than the
+images just made, they are not the same images, and the run ends with that sentence.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs without an install
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from rbue.config import Refused
+from rbue.data import DATASETS, load
+from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
+
+HEAD = 100  # images of a set that are hashed once more, for a check in seconds
+
+
+def sha256(data):
+    return hashlib.sha256(np.ascontiguousarray(data)).hexdigest()
+
+
+def file_sha256(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_json(path, content):
+    """Whole or not at all: a killed run leaves the manifest before it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=1) + "\n")
+    os.replace(partial, path)
+
+
+def nhwc(images):
+    return images.permute(0, 2, 3, 1).contiguous().cpu().numpy()
+
+
+def write_type(path, images, name, args, bar):
+    """One corruption at five severities; returns its manifest entry. The file appears when it is complete."""
+    count, partial = len(images), path.with_suffix(".partial")
+    shape = (len(SEVERITIES) * count, *images.shape[2:], 3)
+    file, entry = np.lib.format.open_memmap(partial, "w+", np.uint8, shape), {"sets": [], "heads": []}
+    for place, severity in enumerate(SEVERITIES):
+        index = torch.arange(count, device=images.device)
+        made = nhwc(corrupt(images, name, severity, index, args.seed, args.textures))
+        file[place * count : (place + 1) * count] = made
+        entry["sets"].append(sha256(made))
+        entry["heads"].append(sha256(made[:HEAD]))
+        bar.update()
+    file.flush()
+    del file
+    os.replace(partial, path)
+    return {"sha256": file_sha256(path)} | entry
+
+
+def finish_type(name, images, manifest, args, bar):
+    """Make one type unless it is there, and hold it against the manifest."""
+    path, known = args.out / f"{name}.npy", manifest["files"].get(name)
+    if known and path.exists() and file_sha256(path) == known["sha256"]:
+        bar.update(len(SEVERITIES))
+        return
+    entry = write_type(path, images, name, args, bar)
+    if known and known != entry:
+        raise Refused(f"{path} has sha256 {entry['sha256']} and {args.manifest} says {known['sha256']}: other images")
+    manifest["files"][name] = entry
+    write_json(args.manifest, manifest)
+
+
+def open_manifest(args, count):
+    """What is finished, or an empty start; a manifest of other images is refused."""
+    identity = {"dataset": args.dataset, "seed": args.seed, "images": count}
+    if not args.manifest.exists():
+        return identity | {"files": {}}
+    manifest = json.loads(args.manifest.read_text())
+    if {key: manifest.get(key) for key in identity} != identity:
+        raise Refused(f"{args.manifest} is of another dataset, seed or number of images: name a new --manifest")
+    return manifest
+
+
+def write_sets(args):
+    """All types asked for. One that is refused, as frost without textures, does not keep the others."""
+    data, refusals = load(args.dataset, args.data_dir), []
+    args.out.mkdir(parents=True, exist_ok=True)
+    manifest, images = open_manifest(args, len(data.test_images)), data.test_images.to(args.device)
+    np.save(args.out / "labels.npy", np.tile(data.test_labels.numpy().astype(np.uint8), len(SEVERITIES)))
+    with tqdm(total=len(args.types) * len(SEVERITIES), unit="set") as bar:
+        for name in args.types:
+            bar.set_description(name)
+            try:
+                finish_type(name, images, manifest, args, bar)
+            except Refused as refused:
+                refusals.append(str(refused))
+    if refusals:
+        raise Refused("\n".join(refusals))
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("dataset", choices=DATASETS)
+    parser.add_argument("--data-dir", default="data", help="the folder that holds one folder a dataset")
+    parser.add_argument("--out", type=Path, required=True, help="the folder to write")
+    parser.add_argument("--types", nargs="+", choices=TYPES, default=TYPES, metavar="TYPE", help="all 19 if not given")
+    parser.add_argument("--manifest", type=Path, help="OUT/manifest.json if not given")
+    parser.add_argument("--textures", type=Path, help="a folder with frost1 to frost5")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+    args.manifest = args.manifest or args.out / "manifest.json"
+    return args
+
+
+def main():
+    try:
+        write_sets(arguments())
+    except Refused as refused:
+        sys.exit(str(refused))
+
+
+if __name__ == "__main__":
+    main()

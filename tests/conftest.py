@@ -1,0 +1,45 @@
+"""Shared by the tests: runs composed as the command line composes them, and a tiny dataset."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from rbue import config  # noqa: E402
+
+config.register()
+
+
+def compose_run(*overrides):
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return config.parse(compose("config", overrides=list(overrides)))
+
+
+@pytest.fixture
+def digits_run(tmp_path):
+    """A short run on the digits whose files stay in the test's own folder."""
+
+    def make(*overrides):
+        paths = [f"results_dir={tmp_path}/results", f"weights_dir={tmp_path}/weights"]
+        return compose_run("dataset=digits", "arch=small", "protocol=demo", *paths, *overrides)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def digits():
+    from rbue.data import load
+
+    return load("digits", "data")
+
+
+@pytest.fixture(scope="session")
+def few_digits(digits):
+    """256 training images: four steps an epoch."""
+    import dataclasses
+
+    return dataclasses.replace(digits, train_images=digits.train_images[:256], train_labels=digits.train_labels[:256])

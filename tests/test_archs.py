@@ -1,0 +1,28 @@
+import pytest
+import torch
+
+from rbue.archs import ARCHS, build
+from rbue.config import Refused
+
+PARAMETERS = {  # for 10, 100 and 200 classes
+    "vgg13": (9_416_010, 9_462_180, 9_513_480),
+    "resnet18": (11_173_962, 11_220_132, 11_271_432),
+    "densenet121": (6_956_298, 7_048_548, 7_151_048),
+}
+
+
+@pytest.mark.parametrize("arch", PARAMETERS)
+def test_parameter_counts_are_the_common_ones(arch):
+    counted = [sum(p.numel() for p in build(arch, classes).parameters()) for classes in (10, 100, 200)]
+    assert tuple(counted) == PARAMETERS[arch]
+
+
+@pytest.mark.parametrize(("arch", "size"), [(a, s) for a in ARCHS for s in (32, 64) if (a, s) != ("small", 64)])
+def test_networks_take_cifar_and_tinyimagenet_images(arch, size):
+    with torch.no_grad():
+        assert build(arch, 10).eval()(torch.zeros(2, 3, size, size)).shape == (2, 10)
+
+
+def test_an_unknown_network_is_refused_with_the_known_ones():
+    with pytest.raises(Refused, match="arch=lenet is not known: choose one of vgg13"):
+        build("lenet", 10)

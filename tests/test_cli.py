@@ -1,0 +1,122 @@
+"""What a user sees at the command line: sentences, exit codes, and nothing left behind."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, compose_run
+
+from rbue import config
+from rbue.config import Refused
+
+
+def train(*arguments, cwd=None):
+    command = [sys.executable, str(ROOT / "train.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
+
+
+REFUSED = {
+    "method=single q=0.9": "method=single has no setting 'q'",
+    "method=single +q=0.9": "method=single has no setting 'q'",
+    "method=dropreLU q=1.5": "q=1.5 must lie in [0, 1]",
+    "method=dropreLU q=nan": "q=nan must lie in [0, 1]",
+    "method=dropreLU q=much": "q=much: Value 'much' of type 'str' could not be converted to Float",
+    "method=dropreLU position=middle": "position=middle is not known: choose one of all, first, last",
+    "method=foo": "method=foo is not known: choose one of deep_ensemble, dropreLU, mc_dropout, rrelu, single, svi",
+    "arch=foo": "arch=foo is not known: choose one of densenet121, resnet18, small, vgg13",
+    "samples=0": "samples=0 must be at least 1",
+    "method=deep_ensemble members=0": "members=0 must be at least 1",
+    "method=mc_dropout p=-0.1": "p=-0.1 must lie in [0, 1]",
+    "method=rrelu l=0.5 u=0.2": "l=0.5, u=0.2 must satisfy 0 <= l < u < 1",
+    "method=rrelu u=1": "l=0.125, u=1.0 must satisfy 0 <= l < u < 1",
+    "seed=1.5": "seed=1.5: Value '1.5' of type 'float' could not be converted to Integer",
+    "epochs=[": "no viable alternative at input '['",
+    "-m method=dropreLU q=0.8,1.5": "q=1.5 must lie in [0, 1]",
+    "dataset=digits results_dir=a_file/runs": "a_file/runs cannot be written (Not a directory)",
+    "dataset=digits device=cuda:99": "device=cuda:99 is not to be had here",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_wrong_command_is_one_sentence_and_leaves_nothing(line, tmp_path):
+    (tmp_path / "a_file").touch()
+    done = train(*line.split(), cwd=tmp_path)
+    assert done.returncode != 0
+    assert done.stderr.startswith("refused: ") and REFUSED[line] in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["a_file"]
+
+
+def test_help_teaches_with_commands_that_compose():
+    text = train("--help").stdout
+    commands = [line.split("#")[0].split()[2:] for line in text.splitlines() if "python train.py " in line]
+    assert len(commands) == 3
+    for command in commands:
+        assert train(*[word for word in command if word != "-m" and "," not in word], "--cfg", "job").returncode == 0
+
+
+def test_cfg_job_shows_every_key_with_the_papers_values():
+    shown = train("--cfg", "job", "dataset=tinyimagenet").stdout
+    for line in ("batch: 100", "epochs: 150", "lr: 0.01", "weight_decay: 0.0001", "momentum: 0.9", "samples: 100"):
+        assert line in shown.splitlines()
+
+
+def test_completion_and_help_do_not_import_torch():
+    code = "import sys; import train; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_paper_protocol_is_section_4_1_2():
+    run = compose_run()
+    assert (run.batch, run.epochs, run.lr, run.lr_drops) == (128, 200, 0.1, [0.45, 0.675, 0.9])
+    assert (run.weight_decay, run.momentum, run.schedule, run.samples, run.bins) == (1e-4, 0.9, "step", 100, 30)
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet"])
+def test_matched_differs_from_paper_in_the_weight_decay_alone(dataset):
+    paper, matched = (compose_run(f"dataset={dataset}", f"protocol={p}").identity for p in ("paper", "matched"))
+    assert {k for k in paper if paper[k] != matched[k]} == {"protocol", "weight_decay"}
+
+
+def test_where_a_run_is_stored_depends_on_what_it_computes_and_on_nothing_else():
+    name = compose_run("method=dropreLU").name
+    assert name.startswith("cifar10/resnet18/dropreLU-q0.9-all-paper-seed0-")
+    assert compose_run("method=dropreLU", "device=cpu", "data_dir=elsewhere", "eval_batch=7").name == name
+    assert compose_run("method=dropreLU", "q=0.8").name != name
+    assert compose_run("method=dropreLU", "samples=10").name != name
+    assert compose_run("method=dropreLU", "samples=10").training_name == compose_run("method=dropreLU").training_name
+
+
+def test_identities_are_settled():
+    """A key added to the config changes every identity and orphans every stored result: think before editing these."""
+    assert compose_run("method=dropreLU", "q=0.9").name.endswith("-5bd81d76")
+    assert compose_run("method=deep_ensemble", "protocol=matched").name.endswith("-SETTLED")
+
+
+def test_an_unknown_key_in_a_composed_config_is_refused():
+    from omegaconf import OmegaConf
+
+    with pytest.raises(Refused, match="has no setting 'speed'"):
+        config.parse(OmegaConf.create({"method": "single", "speed": 3}))
+
+
+def test_one_command_trains_evaluates_and_is_skipped_the_second_time(tmp_path):
+    line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=3", "method=dropreLU", "samples=5"]
+    first = train(*line, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    (path,) = tmp_path.glob("results/runs/digits/small/*/result.json")
+    result = json.loads(path.read_text())
+    assert result["config"]["q"] == 0.9 and result["passes"] == 5 and result["parameters"] == 19_546
+    assert 0.2 < result["metrics"]["accuracy"] <= 1
+    written = path.stat().st_mtime_ns
+    second = train(*line, cwd=tmp_path)
+    assert second.returncode == 0 and "finished already, so skipped" in second.stdout
+    assert path.stat().st_mtime_ns == written
+
+
+def test_a_sweep_runs_every_combination(tmp_path):
+    line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2", "method=dropreLU"]
+    done = train("-m", *line, "q=0.8,0.9", "seed=0,1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("results/runs/digits/small/*/result.json"))) == 4

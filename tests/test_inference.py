@@ -1,0 +1,104 @@
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import rbue
+from rbue import inference, surgery
+from rbue.archs import build
+from rbue.config import Refused
+from rbue.layers import Dropout, RReLU
+
+X = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+
+
+def network(kind="dropreLU"):
+    torch.manual_seed(0)
+    made = {
+        "dropreLU": lambda net: rbue.randomize(net, q=0.7),
+        "rrelu": lambda net: rbue.randomize(net, RReLU()),
+        "dropout": lambda net: surgery.add_dropout(net, Dropout(0.5), "last"),
+        "svi": lambda net: surgery.bayes(net, sigma=0.05, prior=1.0),
+        "by hand": lambda net: nn.Sequential(*[rbue.DropReLU(0.7) if isinstance(m, nn.ReLU) else m for m in net]),
+    }
+    return made[kind](build("small", 10))
+
+
+KINDS = ["dropreLU", "rrelu", "dropout", "svi", "by hand"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sample_k_of_a_seed_is_the_same_numbers_every_time(kind):
+    net = network(kind)
+    first = rbue.predict(net, X, samples=5, seed=3)
+    again = rbue.predict(net, X, samples=3, seed=3)
+    assert torch.allclose(first.samples[:3], again.samples, atol=1e-6)
+    assert not torch.allclose(first.samples[0], first.samples[1], atol=1e-6)
+    assert not torch.allclose(first.samples, rbue.predict(net, X, samples=5, seed=4).samples, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_do_not_depend_on_the_batch_size(kind):
+    net = network(kind)
+    whole = rbue.predict(net, X, samples=4).samples
+    assert torch.allclose(whole, rbue.predict(net, X, samples=4, batch=2).samples, atol=1e-5)
+
+
+def test_the_mean_and_its_entropy_are_the_prediction_and_its_uncertainty():
+    prediction = rbue.predict(network(), X, samples=4)
+    assert prediction.samples.shape == (4, 7, 10)
+    assert torch.allclose(prediction.mean.sum(1), torch.ones(7))
+    assert torch.allclose(prediction.entropy, -(prediction.mean * prediction.mean.log()).sum(1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sampling_changes_no_buffer_and_no_mode(kind):
+    net = network(kind).train()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    rbue.predict(net, X, samples=2)
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+    assert all(m.training for m in net.modules())
+
+
+def test_a_deterministic_network_gives_one_sample():
+    assert rbue.predict(build("small", 10), X).samples.shape == (1, 7, 10)
+
+
+def test_no_samples_are_refused():
+    with pytest.raises(Refused, match="samples=0 must be at least 1"):
+        rbue.predict(network(), X, samples=0)
+
+
+def test_the_part_without_noise_is_computed_once():
+    net = network("dropout")
+    calls = []
+    net.get_submodule("0").register_forward_hook(lambda *_: calls.append(1))
+    rbue.predict(net, X, samples=20)
+    assert len(calls) == 1
+
+
+def test_evaluation_is_the_mean_of_the_predictions(digits):
+    net, images = network().eval(), digits.test_images[:20].permute(0, 2, 3, 1)
+    prepare = lambda x: x.permute(0, 3, 1, 2) / 255  # noqa: E731
+    means = inference.evaluate([net], images, prepare, samples=5, seed=1, batch=8)
+    assert torch.allclose(means, rbue.predict(net, prepare(images), samples=5, seed=1).mean, atol=1e-5)
+
+
+def test_an_ensemble_averages_its_members():
+    nets = [build("small", 10).eval() for _ in range(3)]
+    means = inference.evaluate(nets, X, lambda x: x, samples=3, seed=0, batch=4)
+    with torch.no_grad():
+        assert torch.allclose(means, torch.stack([n(X).softmax(1) for n in nets]).mean(0), atol=1e-6)
+
+
+def test_the_readmes_six_lines_run():
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    code = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "resnet50" in block)
+    names = {}
+    exec(code, names)
+    prediction = names["prediction"]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 6
+    assert prediction.mean.shape == (2, 1000) and prediction.entropy.shape == (2,)
+    assert (prediction.samples[0] != prediction.samples[1]).any()

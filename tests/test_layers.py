@@ -1,0 +1,89 @@
+import pytest
+import torch
+from torch.distributions import Normal, kl_divergence
+
+from rbue import noise
+from rbue.layers import Dropout, DropReLU, GaussianWeight, RReLU
+from rbue.surgery import wire
+
+X = torch.randn(1, 64, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def draw(layer, x, times=20000):
+    """The layer's output for the same input under many rows of noise."""
+    wire(layer)
+    with noise.counted(layer, seed=0, step=0, rows=torch.arange(times)):
+        return layer(x.expand(times, -1))
+
+
+@pytest.mark.parametrize("q", [0.5, 0.8, 0.95])
+def test_variance_of_droprelu_is_the_closed_form_and_not_the_papers(q):
+    measured = draw(DropReLU(q), X).sum(1).var().item()
+    exact = q * (1 - q) * (X.clamp(max=0) ** 2).sum().item()
+    papers = q * (1 - q) * ((X**2).sum() + (X.clamp(min=0) ** 2).sum()).item()  # Section 3.4 with its epsilon
+    assert abs(measured / exact - 1) < 0.05
+    assert papers / exact > 1.5
+
+
+def test_mean_of_droprelu_is_a_leaky_rectifier():
+    assert torch.allclose(draw(DropReLU(0.9), X).mean(0), torch.where(X < 0, 0.1 * X, X)[0], atol=0.03)
+
+
+def test_q_one_is_a_plain_relu_and_q_zero_the_identity():
+    assert torch.equal(DropReLU(1.0)(X), X.relu())
+    assert torch.equal(DropReLU(0.0)(X), X)
+
+
+def test_slopes_of_rrelu_are_uniform_between_l_and_u():
+    slopes = (draw(RReLU(1 / 8, 1 / 3), X) / X)[:, X[0] < 0]
+    assert slopes.min() >= 1 / 8 and slopes.max() <= 1 / 3
+    assert abs(slopes.mean() - 11 / 48) < 1e-3
+    assert abs(slopes.var() - (1 / 3 - 1 / 8) ** 2 / 12) < 1e-4
+    assert torch.equal(draw(RReLU(), X)[:, X[0] > 0][0], X[X > 0])
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5])
+def test_variance_of_dropout_is_its_closed_form(p):
+    summed = draw(Dropout(p), X).sum(1)
+    assert abs(summed.mean() - X.sum()) < 4 * (summed.std() / 20000**0.5)
+    assert abs(summed.var() / (p / (1 - p) * (X**2).sum()) - 1) < 0.05
+
+
+def test_dropout_of_everything_is_zero_and_of_nothing_the_identity():
+    assert torch.equal(Dropout(1.0)(X), torch.zeros_like(X))
+    assert torch.equal(Dropout(0.0)(X), X)
+
+
+@pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
+def test_gradients_with_the_noise_held_fixed(layer):
+    x = torch.randn(5, 3, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64, requires_grad=True)
+    wire(layer)
+    with noise.counted(layer, seed=0, step=0, rows=torch.arange(5)):
+        assert torch.autograd.gradcheck(layer, x)
+
+
+@pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
+def test_random_in_training_and_in_testing(layer):
+    for mode in (layer.train(), layer.eval()):
+        assert not torch.equal(mode(X), mode(X))
+
+
+def test_outside_counted_the_noise_follows_torchs_seed():
+    layer = DropReLU(0.5)
+    torch.manual_seed(3)
+    first = layer(X)
+    torch.manual_seed(3)
+    assert torch.equal(first, layer(X))
+
+
+def test_kl_is_that_of_two_gaussians():
+    mu = torch.randn(4, 5, generator=torch.Generator().manual_seed(4)) * 0.1
+    site = GaussianWeight(mu, sigma=0.02, prior=0.3)
+    expected = kl_divergence(Normal(mu, 0.02), Normal(torch.zeros_like(mu), 0.3)).sum()
+    assert torch.allclose(site.kl(mu), expected, rtol=1e-4)
+
+
+def test_a_gaussian_weight_has_its_mean_and_deviation():
+    mu = torch.full((2000, 50), 1.5)
+    drawn = GaussianWeight(mu, sigma=0.25, prior=1.0)(mu).detach()
+    assert abs(drawn.mean() - 1.5) < 0.004 and abs(drawn.std() - 0.25) < 0.004

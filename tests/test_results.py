@@ -1,0 +1,39 @@
+import json
+
+import pytest
+from conftest import compose_run
+
+from rbue import results
+from rbue.config import Refused
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "result.json"
+    results.write(path, {"a": 1})
+    monkeypatch.setattr(results.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        results.write(path, {"a": 2})
+    assert json.loads(path.read_text()) == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 99}'])
+def test_a_foreign_result_is_named_and_left_alone(text, tmp_path):
+    run = compose_run(f"results_dir={tmp_path}")
+    path = results.folder(run) / "result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(Refused, match="move it away to redo it"):
+        results.find(run)
+    assert path.read_text() == text
+
+
+def test_collecting_names_what_it_leaves_out(tmp_path, capsys):
+    results.write(tmp_path / "a" / "result.json", {"format": results.FORMAT, "name": "a"})
+    results.write(tmp_path / "b" / "result.json", "half a fi")
+    assert [r["name"] for r in results.collect(tmp_path)] == ["a"]
+    assert str(tmp_path / "b" / "result.json") in capsys.readouterr().err
+
+
+def test_the_environment_names_what_a_number_depends_on():
+    known = results.environment()
+    assert known["torch"] and known["python"] and "hydra-core" in known

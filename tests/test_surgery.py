@@ -1,0 +1,147 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import rbue
+from rbue import noise, surgery
+from rbue.archs import ARCHS
+from rbue.config import Refused
+from rbue.layers import Dropout, DropReLU, RReLU
+
+
+class Users(nn.Module):
+    """A user's own network: one shared rectifier module, one functional, one method."""
+
+    def __init__(self):
+        super().__init__()
+        self.relu, self.first, self.second = nn.ReLU(inplace=True), nn.Linear(6, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = self.relu(self.first(x))
+        x = self.relu(self.second(x)) + F.relu(x)
+        return x.relu()
+
+
+class InPlace(nn.Module):
+    """What the rectifier overwrote is used again, as in pre-activation residual blocks."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.relu = nn.Linear(6, 6), nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        x = self.layer(x)
+        return self.relu(x) + x
+
+
+def sites(network):
+    return [type(m) for m in network.modules() if isinstance(m, (DropReLU, RReLU, Dropout))]
+
+
+def test_a_users_network_becomes_mc_droprelu_with_one_call():
+    network = rbue.randomize(Users(), q=0.5)
+    assert sites(network) == [DropReLU] * 4
+    x = torch.randn(3, 6)
+    assert not torch.equal(network(x), network(x))
+
+
+def test_with_q_one_the_network_computes_what_it_did():
+    network, x = Users(), torch.randn(3, 6)
+    assert torch.equal(rbue.randomize(network, q=1.0)(x), network(x))
+
+
+def test_an_in_place_rectifier_still_overwrites_its_input():
+    network, x = InPlace(), torch.randn(3, 6)
+    assert torch.equal(rbue.randomize(network, q=1.0)(x), network(x))
+
+
+def test_the_users_network_is_left_alone_and_shares_its_weights():
+    network = Users()
+    changed = rbue.randomize(network, q=0.5)
+    assert not sites(network)
+    assert changed.first.weight is network.first.weight
+    assert changed.state_dict().keys() == network.state_dict().keys()
+
+
+@pytest.mark.parametrize(("position", "which"), [("all", [0, 1, 2, 3]), ("first", [0]), ("last", [3])])
+def test_position_chooses_by_order_of_execution(position, which):
+    network = rbue.randomize(Users(), q=0.5, position=position)
+    names = [n.name for n in network.graph.nodes]
+    calls = [n.name for n in network.graph.nodes if "relu" in n.name]
+    assert [calls.index(c) for c in calls if c.startswith("droprelu")] == which, names
+
+
+def test_another_layer_takes_the_rectifiers_place():
+    assert sites(rbue.randomize(Users(), RReLU())) == [RReLU] * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [({"q": 1.5}, "q=1.5"), ({}, "needs either q"), ({"q": 0.5, "position": "middle"}, "position=middle")],
+)
+def test_a_wrong_request_is_refused_in_a_sentence(arguments, words):
+    with pytest.raises(Refused, match=words):
+        rbue.randomize(Users(), **arguments)
+
+
+def test_a_network_without_rectifiers_is_refused():
+    with pytest.raises(Refused, match="Linear calls no rectifier"):
+        rbue.randomize(nn.Linear(2, 2), q=0.5)
+
+
+def test_a_network_that_branches_on_data_is_refused_with_the_way_out():
+    class Branching(nn.Module):
+        def forward(self, x):
+            return F.relu(x) if x.sum() > 0 else x
+
+    with pytest.raises(Refused, match="Branching cannot be traced"):
+        rbue.randomize(Branching(), q=0.5)
+
+
+RECTIFIERS = {"vgg13": 10, "resnet18": 17, "densenet121": 120, "small": 3}
+BLOCKS = {"vgg13": 1, "resnet18": 8, "densenet121": 58, "small": 1}
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_every_rectifier_call_of_the_suites_networks_is_its_own_site(arch):
+    network = ARCHS[arch](10)
+    assert len(sites(rbue.randomize(network, q=0.9))) == RECTIFIERS[arch]
+    counts = {p: len(sites(surgery.add_dropout(network, Dropout(0.5), p))) for p in surgery.PLACEMENTS}
+    assert counts["last"] == 1
+    assert counts["relu"] == RECTIFIERS[arch]
+    assert counts["block"] == BLOCKS[arch]
+
+
+def test_dropout_of_a_network_drops_where_it_is_placed():
+    network = surgery.add_dropout(ARCHS["resnet18"](10), Dropout(1.0), "last").eval()
+    assert torch.equal(network(torch.randn(2, 3, 32, 32)), network.fc.bias.expand(2, -1))  # nothing else reaches it
+
+
+@pytest.mark.parametrize("arch", ["resnet18", "densenet121", "small"])
+@pytest.mark.parametrize("position", ["all", "last"])
+def test_a_split_network_computes_the_same(arch, position):
+    network = rbue.randomize(ARCHS[arch](10), q=0.5, position=position).eval()
+    once, every = surgery.split_at_noise(network)
+    x, rows = torch.randn(2, 3, 32, 32), torch.arange(2)
+    with torch.no_grad(), noise.counted(network, 0, 0, rows):
+        assert torch.equal(every(*once(x)), network(x))
+    assert not sites(once) or not [n for n in once.graph.nodes if surgery.is_site(once, n)]
+
+
+def test_a_split_network_asks_for_shapes_anew():
+    class Flat(nn.Module):
+        def forward(self, x):
+            return F.relu(x).view(x.size(0), -1) + x.view(x.shape[0], -1)
+
+    _, every = surgery.split_at_noise(rbue.randomize(Flat(), q=1.0))
+    x = torch.randn(2, 3, 4)
+    assert every(x.repeat(5, 1, 1)).shape == (10, 12)
+
+
+def test_bayes_doubles_the_weights_of_convolutions_and_linear_layers_alone():
+    plain = ARCHS["resnet18"](10)
+    random = surgery.bayes(plain, sigma=0.01, prior=1.0)
+    assert sum(p.numel() for p in random.parameters()) == 22_338_324
+    assert sum(p.numel() for p in plain.parameters()) == 11_173_962
+    assert len(surgery.posteriors(random)) == noise.of(random).sites

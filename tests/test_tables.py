@@ -1,0 +1,325 @@
+"""The tables say what was measured: right cells, honest n, nothing dropped in silence, the same bytes every time."""
+
+import filecmp
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hydra import compose, initialize_config_dir
+
+from rbue.report import rows
+from rbue.report.cells import bold_agreement, build, paper_cells
+from rbue.report.rows import LABELS, PROPOSED, ROWS, canonical, cell_identity, composed, place
+from rbue.report.tables import csv, latex, markdown, summary
+from rbue.report.text import MISSING, duration
+from rbue.results import collect
+
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "results" / "paper"
+
+
+def result(label, accuracy=0.95, ece=0.03, seconds=200.0, hardware="NVIDIA H200", where=(), **changes):
+    """A result.json as train.py writes it, with made-up numbers."""
+    dataset, protocol, arch = where or ("cifar10", "matched", "resnet18")
+    settings = dict(ROWS)[label]
+    run = replace(canonical(dataset, protocol, settings["method"]), arch=arch, **settings | changes)
+    return {
+        "format": 1,
+        "name": run.name,
+        "config": run.identity,
+        "metrics": {"accuracy": accuracy, "ece": ece, "nll": 0.19, "brier": 0.07, "entropy": 0.1},
+        "seconds": {"train": seconds, "evaluate": 12.0},
+        "test_ms_per_image": 0.0123,
+        "parameters": 11173962,
+        "peak_memory_bytes": {"train": 3 * 2**30, "evaluate": 2**30},
+        "environment": {"commit": "0123456789abcdef" * 2, "hardware": hardware, "torch": "2.11.0", "precision": "bf16"},
+        "finished": "2026-11-15T10:00:00+00:00",
+    }
+
+
+def seeds(label, *accuracies, **more):
+    return [result(label, accuracy=a, seed=seed, **more) for seed, a in enumerate(accuracies)]
+
+
+def table(results, dataset="cifar10"):
+    return next(t for t in build(results, PAPER) if t.dataset == dataset)
+
+
+def cell(results, label, arch="resnet18"):
+    cells = table(results).cells
+    return cells[(cells.row == label) & (cells.arch == arch)].iloc[0]
+
+
+def md_row(results, label, arch="ResNet-18"):
+    section = markdown(table(results)).split(f"## {arch}\n")[1]
+    line = next(line for line in section.splitlines() if line.startswith(f"| {label} "))
+    return [text.strip() for text in line.strip("|").split("|")][1:]
+
+
+# --- the paper's numbers ----------------------------------------------------------------------------------------------
+
+
+def test_the_paper_has_ninety_cells_in_ten_rows():
+    paper = paper_cells(PAPER)
+    assert len(paper) == 90 and list(paper.row.unique()) == LABELS
+    assert paper.groupby(["dataset", "arch"]).size().eq(10).all()
+
+
+def test_the_papers_rows_have_the_knobs_of_ours():
+    for entry in json.loads((PAPER / "numbers.json").read_text())["main"]:
+        settings = dict(ROWS)[entry["row"]]
+        assert settings == {key: entry[key] for key in settings}
+
+
+def test_printed_numbers_were_typed_right():
+    """One cell of each table, read off the paper's pages."""
+    paper = paper_cells(PAPER).set_index(["dataset", "arch", "row"])[["accuracy", "ece", "train_hours"]]
+    assert paper.loc[("cifar10", "densenet121", "Single")].tolist() == [94.20, 0.05, 2.9]
+    assert paper.loc[("cifar100", "vgg13", "SVI")].tolist() == [72.12, 0.11, 1.8]
+    assert paper.loc[("tinyimagenet", "resnet18", "Deep Ensemble(4)")].tolist() == [67.34, 0.05, 23.6]
+
+
+def test_the_bold_rule_finds_all_nine_bold_rows_of_the_paper():
+    computed = {key: computed for key, (_, computed) in bold_agreement(paper_cells(PAPER)).items()}
+    assert computed == {
+        ("cifar10", "vgg13"): "MC-DropReLU(0.9)",
+        ("cifar10", "resnet18"): "MC-DropReLU(0.95)",
+        ("cifar10", "densenet121"): "MC-DropReLU(0.95)",
+        ("cifar100", "vgg13"): "MC-RReLU",
+        ("cifar100", "resnet18"): "MC-DropReLU(0.95)",
+        ("cifar100", "densenet121"): "MC-DropReLU(0.85)",
+        ("tinyimagenet", "vgg13"): "MC-RReLU",
+        ("tinyimagenet", "resnet18"): "MC-DropReLU(0.8)",
+        ("tinyimagenet", "densenet121"): "MC-DropReLU(0.9)",
+    }
+    assert all(printed == computed for printed, computed in bold_agreement(paper_cells(PAPER)).values())
+
+
+# --- which run feeds which cell ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["mc_dropout", "svi", "dropreLU"])
+def test_the_short_way_to_a_config_is_the_one_hydra_takes(method):
+    assert canonical("tinyimagenet", "fast", method) == composed("tinyimagenet", "fast", method)
+
+
+def test_rows_can_be_asked_for_inside_a_running_hydra_application():
+    with initialize_config_dir(str(rows.CONF), version_base=None):
+        assert canonical("digits", "demo", "rrelu").dataset == "digits"
+        assert compose("config", ["protocol=fast"]).protocol == "fast"  # the outer one goes on
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_run_of_a_row_is_placed_in_it_at_any_seed(label):
+    config = cell_identity("cifar100", "paper", "vgg13", dict(ROWS)[label]) | {"seed": 7}
+    assert place(json.loads(json.dumps(config))) == (label, {})
+
+
+def test_a_shortened_run_is_no_result_of_the_protocol():
+    short = result("Single", accuracy=0.5, epochs=2)
+    assert place(short["config"]) == (None, {"epochs": 2})
+    assert cell([short, result("Single")], "Single").n == 1
+    assert cell([short, result("Single")], "Single").ours_accuracy == 95
+
+
+def test_runs_outside_the_rows_are_counted_and_named_with_what_differs():
+    runs = [result("Single", epochs=2), result("MC-DropReLU(0.9)", position="first"), result("MC-DropReLU(0.9)", q=0.7)]
+    page = markdown(table(runs))
+    assert "3 runs are not in this table" in page and "0 of 30 cells measured" in page
+    for run, why in zip(runs, ["(epochs=2)", "(position=first)", "(q=0.7)"], strict=True):
+        assert f"`{run['name']}` {why}" in page
+    assert "epochs=2" in latex(table(runs)) and "epochs=2" in summary(table(runs))
+
+
+def test_a_run_of_a_protocol_that_is_gone_is_still_named():
+    gone = result("Single")
+    gone["config"] |= {"protocol": "forgotten"}
+    assert "protocol=forgotten" in markdown(table([gone]))
+
+
+def test_a_key_the_run_does_not_have_is_a_difference():
+    config = cell_identity("cifar10", "paper", "vgg13", {"method": "single"})
+    assert place({k: v for k, v in config.items() if k != "crop"}) == (None, {"crop": "absent"})
+
+
+def test_corrupted_test_sets_are_not_for_these_tables():
+    corrupted = result("Single")
+    corrupted["config"] |= {"dataset": "cifar10_c"}
+    assert build([corrupted], PAPER) == []
+
+
+# --- what a cell says -------------------------------------------------------------------------------------------------
+
+
+def test_mean_std_and_n_over_seeds():
+    runs = seeds("Single", 0.94, 0.95, 0.96)
+    assert cell(runs, "Single").n == 3
+    assert cell(runs, "Single").ours_accuracy == pytest.approx(95)
+    assert cell(runs, "Single").std_accuracy == pytest.approx(1)  # ddof=1; ddof=0 would be 0.816
+    assert md_row(runs, "Single")[:3] == ["95.01", "95.00 ± 1.00 (3)", "-0.01"]
+
+
+def test_one_seed_prints_no_spread_and_says_so():
+    row = md_row([result("SVI", accuracy=0.9442, ece=0.036)], "SVI")
+    assert row == ["94.42", "94.42 (1)", "+0.00", "0.04", "0.036 (1)", "-0.004", "1.9 h", "3 min 20 s", "1.12×", "–"]
+
+
+def test_time_is_a_ratio_to_single_on_the_same_hardware_only():
+    runs = [result("Single", seconds=100), result("SVI", seconds=150), result("MC-RReLU", seconds=990, hardware="CPU")]
+    assert cell(runs, "SVI").ours_time_ratio == pytest.approx(1.5)
+    assert pd.isna(cell(runs, "MC-RReLU").ours_time_ratio)
+    assert md_row(runs, "MC-RReLU")[-3:] == ["16 min 30 s", "1.12×", MISSING]
+
+
+def test_a_missing_cell_prints_a_dash_beside_the_papers_number():
+    row = md_row([result("Single")], "MC-Dropout(0.5)", "DenseNet-121")
+    assert row == ["94.16", "–", "–", "0.04", "–", "–", "3.4 h", "–", "1.17×", "–"]
+    assert "1 of 30 cells measured" in markdown(table([result("Single")]))
+
+
+def test_a_value_that_one_seed_lacks_empties_the_cell_rather_than_averaging_the_others():
+    runs = seeds("Single", 0.94, 0.95)
+    runs[0]["peak_memory_bytes"] = None
+    assert pd.isna(cell(runs, "Single").ours_peak_train_bytes)
+    assert cell(runs, "Single").ours_parameters == 11173962
+
+
+def test_ours_is_bold_only_when_all_proposed_rows_are_there():
+    eces = dict(zip(PROPOSED, [0.03, 0.021, 0.024, 0.04, 0.05], strict=True))
+    runs = [result(label, ece=ece, accuracy=0.9 + i / 1000) for i, (label, ece) in enumerate(eces.items())]
+    assert table(runs).cells.query("ours_bold").row.tolist() == ["MC-DropReLU(0.85)"]  # .021 and .024 both print .02
+    assert md_row(runs, "MC-DropReLU(0.85)")[1] == "**90.20 (1)**"
+    assert not table(runs[1:]).cells.ours_bold.any()
+
+
+def test_ensembles_that_share_members_are_pointed_out():
+    shared = "share members"
+    assert shared in markdown(table(seeds("Deep Ensemble(4)", 0.96, 0.961)))
+    assert shared not in markdown(table([result("Deep Ensemble(4)"), result("Deep Ensemble(4)", seed=4)]))
+
+
+def test_durations_read_as_people_say_them():
+    assert [duration(s) for s in (9.96, 59.96, 203.1, 3599.4, 6120)] == [
+        "10.0 s",
+        "60.0 s",
+        "3 min 23 s",
+        "59 min 59 s",
+        "1.70 h",
+    ]
+
+
+# --- which tables there are -------------------------------------------------------------------------------------------
+
+
+def test_one_of_the_papers_datasets_brings_the_papers_other_two():
+    tables = build([result("Single")], PAPER)
+    assert [(t.protocol, t.dataset) for t in tables] == [
+        ("matched", "cifar10"),
+        ("matched", "cifar100"),
+        ("matched", "tinyimagenet"),
+    ]
+    assert tables[2].measured == 0 and "| 62.82 |" in re.sub(" +", " ", markdown(tables[2]))
+
+
+def test_the_digits_have_a_table_of_their_own_without_the_papers_columns():
+    runs = [result(label, where=("digits", "demo", "small"), hardware="CPU") for label in LABELS]
+    (digits,) = build(runs, PAPER)
+    assert digits.archs == ["small"] and digits.measured == 10
+    assert "paper |" not in markdown(digits) and "paper &" not in latex(digits)
+
+
+def test_the_notes_name_protocol_hardware_and_commit():
+    page = markdown(table([result("Single")]))
+    assert "weight decay 0.0005" in page and "the paper states weight decay 0.0001" in page
+    assert "NVIDIA H200 (bf16, torch 2.11.0); commit `0123456789`" in page
+
+
+def test_the_terminal_summary_is_aligned_and_has_ten_rows():
+    runs = [result(label, where=("digits", "demo", "small")) for label in LABELS[:9]]
+    lines = summary(table(runs, "digits")).splitlines()
+    body = [line for line in lines if line.startswith(tuple(LABELS))]
+    assert len(body) == 10 and len({len(line) for line in body}) == 1
+    assert " ".join(body[0].split()) == "Single 95.00 (1) 0.030 (1) 0.190 (1) 3 min 20 s 1.00× 0.0123 11,173,962"
+    assert body[9].split() == ["MC-DropReLU(0.95)", *[MISSING] * 7]
+
+
+# --- LaTeX, CSV, files ------------------------------------------------------------------------------------------------
+
+
+def test_latex_is_balanced_ascii_and_has_the_papers_columns():
+    runs = [*seeds("Single", 0.94, 0.951), result("Single", epochs=2), *(result(label) for label in PROPOSED)]
+    text = latex(table(runs))
+    code = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    assert text.isascii() and code.count("{") == code.count("}")
+    begun, ended = (re.findall(rf"\\{word}{{(.+?)}}", code) for word in ("begin", "end"))
+    assert begun == ["table*", "tabular"] * 2 and ended == ["tabular", "table*"] * 2
+    lines = [line for line in code.splitlines() if line.endswith(r"\\")]
+    assert {line.count(" & ") + 6 * line.count("multicolumn") // 3 for line in lines} == {9}
+    assert r"\textbf{95.32 ($-$0.32)}" in code and r"94.55 $\pm$ 0.78 (2)" in code
+
+
+def test_the_csv_reads_back_as_the_cells():
+    cells = table(seeds("Single", 0.94, 0.951)).cells
+    back = pd.read_csv(StringIO(csv(table(seeds("Single", 0.94, 0.951)))))
+    pd.testing.assert_frame_equal(back, cells, check_dtype=False)
+    assert len(back) == 30 and back.diff_accuracy.dropna().tolist() == pytest.approx([-0.46])
+
+
+def write_results(folder, results):
+    for entry in results:
+        path = folder / entry["name"] / "result.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(entry))
+    return folder
+
+
+def build_tables(results, out):
+    command = (
+        "import sys, runpy; runpy.run_path('scripts/tables.py', run_name='__main__'); assert 'torch' not in sys.modules"
+    )
+    options = ["--results", str(results), "--out", str(out), "--print"]
+    return subprocess.run(
+        [sys.executable, "-c", command, *options], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_command_writes_the_same_bytes_twice_without_torch_or_paths(tmp_path):
+    runs = [*seeds("Single", 0.94, 0.951), result("SVI"), result("SVI", epochs=2)]
+    said = build_tables(write_results(tmp_path / "a", runs), tmp_path / "one")
+    build_tables(write_results(tmp_path / "b", reversed(runs)), tmp_path / "two")
+    files = sorted(p.relative_to(tmp_path / "one") for p in (tmp_path / "one").rglob("*.*"))
+    assert [str(f) for f in files[:3]] == ["matched/cifar10.csv", "matched/cifar10.md", "matched/cifar10.tex"]
+    assert filecmp.cmpfiles(tmp_path / "one", tmp_path / "two", files, shallow=False) == (files, [], [])
+    assert not any(str(tmp_path) in (tmp_path / "one" / f).read_text() for f in files)
+    assert "94.55 ± 0.78 (2)" in said
+
+
+def test_no_results_is_a_sentence_and_no_files(tmp_path):
+    assert "holds no such results yet" in build_tables(tmp_path / "none", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_committed_tables_are_what_the_committed_results_give():
+    """`make tables` after every new result keeps this true."""
+    committed = ROOT / "results" / "tables"
+    tables = {(t.protocol, t.dataset): t for t in build(collect(ROOT / "results" / "runs"), PAPER)}
+    if not committed.exists():
+        pytest.skip("no tables committed yet")
+    for path in sorted(committed.rglob("*.md")):
+        assert (path.parent.name, path.stem) in tables, f"{path.name} has no results any more: delete it"
+    for (protocol, dataset), built in tables.items():
+        for suffix, render in (("md", markdown), ("tex", latex), ("csv", csv)):
+            path = committed / protocol / f"{dataset}.{suffix}"
+            assert path.exists() and path.read_text() == render(built), f"{path.name} is stale: run 'make tables'"
+
+
+def test_every_row_is_legal_for_every_dataset_of_the_paper():
+    for dataset in rows.DATASETS:
+        for label, settings in ROWS:
+            assert cell_identity(dataset, "paper", "vgg13", settings)["method"] == settings["method"], label

@@ -1,0 +1,113 @@
+import json
+
+import pytest
+import torch
+
+from rbue import engine, methods, results, training
+from rbue.config import Refused
+from rbue.methods import METHODS
+
+CPU = torch.device("cpu")
+
+
+def weights(run):
+    return torch.load(training.folder(run) / "weights.pt", weights_only=True)["network"]
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("method", METHODS.keys() - {"deep_ensemble"})
+def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits, monkeypatch, tmp_path):
+    settings = (f"method={method}", "epochs=4", "checkpoint_every=1")
+    whole, killed = digits_run(*settings), digits_run(*settings, f"weights_dir={tmp_path}/killed")
+    training.trained(whole, few_digits, CPU)
+    train_epoch = training.train_epoch
+
+    def dies_in_epoch_two(run, step, epoch, bar):
+        if epoch == 2:
+            step.shuffle(epoch)
+            step()  # a step that no checkpoint knows of
+            raise Killed
+        return train_epoch(run, step, epoch, bar)
+
+    monkeypatch.setattr(training, "train_epoch", dies_in_epoch_two)
+    with pytest.raises(Killed):
+        training.trained(killed, few_digits, CPU)
+    monkeypatch.setattr(training, "train_epoch", train_epoch)
+    training.trained(killed, few_digits, CPU)
+    first, second = weights(whole), weights(killed)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not (training.folder(killed) / "checkpoint.pt").exists()
+
+
+def test_seeds_differ_from_the_first_weight_on(digits_run):
+    a, b = (methods.build(digits_run(f"seed={s}"), 10, 100).state_dict() for s in (0, 1))
+    assert not torch.equal(a["0.weight"], b["0.weight"])
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_marks_it_failed(digits_run, few_digits):
+    run = digits_run("lr=1e30", "schedule=step", "warmup=0", "epochs=3")
+    with pytest.raises(Refused, match=r"the loss of digits/small/single-demo-seed0-\w+ is nan in epoch 1: lower lr=1e\+30"):
+        training.trained(run, few_digits, CPU)
+    failed = json.loads((results.folder(run) / "failed.json").read_text())
+    assert "lower lr" in failed["reason"] and failed["config"]["lr"] == 1e30
+    assert not (training.folder(run) / "weights.pt").exists()
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "checkpoint.pt"])
+def test_a_truncated_file_is_named_and_left_alone(name, digits_run, few_digits):
+    run = digits_run("epochs=1")
+    path = training.folder(run) / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"PK\x03\x04 half a file")
+    with pytest.raises(Refused, match=f"{name} cannot be read"):
+        training.trained(run, few_digits, CPU)
+    assert path.read_bytes() == b"PK\x03\x04 half a file"
+
+
+def test_an_ensembles_members_are_the_single_runs_of_the_next_seeds(digits_run):
+    members = METHODS["deep_ensemble"].trainings(digits_run("method=deep_ensemble", "members=3", "seed=5"))
+    singles = [digits_run(f"seed={s}") for s in (5, 6, 7)]
+    assert [m.training_name for m in members] == [s.training_name for s in singles]
+
+
+def test_what_is_trained_is_not_trained_again(digits_run, few_digits, monkeypatch):
+    run = digits_run("epochs=1")
+    training.trained(run, few_digits, CPU)
+    monkeypatch.setattr(training, "fit", None)
+    network, record = training.trained(run, few_digits, CPU)
+    assert not network.training and record["epoch"] == 1
+
+
+def test_the_papers_learning_rate_falls_tenfold_at_its_fractions(digits_run):
+    rates = engine.learning_rates(digits_run("schedule=step", "warmup=0", "lr=0.1", "lr_drops=[0.45,0.675,0.9]"), 1000)
+    expected = [(0, 0.1), (449, 0.1), (450, 0.01), (674, 0.01), (675, 0.001), (899, 0.001), (900, 1e-4), (999, 1e-4)]
+    assert all(rates[step].item() == pytest.approx(rate) for step, rate in expected)
+
+
+def test_the_fast_learning_rate_rises_and_falls_once(digits_run):
+    rates = engine.learning_rates(digits_run("schedule=linear", "warmup=0.2", "lr=0.2"), 100)
+    assert rates.argmax() == 20 and rates.max().item() == pytest.approx(0.2)
+    assert rates[0] == 0 and rates[99].item() == pytest.approx(0.2 / 80)
+
+
+def test_svi_lowers_its_kl_and_learns(digits_run, few_digits):
+    run = digits_run("method=svi", "epochs=12", "kl_warmup=0.5", "rho_lr=0.05")
+    training.trained(run, few_digits, CPU)
+    rows = [line.split(",") for line in (training.folder(run) / "curve.csv").read_text().splitlines()]
+    kl, accuracy = ([float(row[rows[0].index(name)]) for row in rows[1:]] for name in ("kl", "accuracy"))
+    assert kl[-1] < 0.9 * kl[0]
+    assert accuracy[-1] > accuracy[0] + 0.3
+
+
+def test_weight_decay_reaches_everything_but_the_posteriors(digits_run):
+    run = digits_run("method=svi")
+    network = methods.build(run, 10, 100)
+    sgd, adam = engine.optimizers(network, run, torch.tensor(0.1))
+    decayed, undecayed = (sum(p.numel() for p in g["params"]) for g in sgd.param_groups)
+    assert decayed == 2 * (16 + 32 + 32)  # batch-norm
+    assert undecayed == sum(p.numel() for p in adam.param_groups[0]["params"])
+    assert [g["weight_decay"] for g in sgd.param_groups] == [run.weight_decay, 0]
