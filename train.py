@@ -1,8 +1,8 @@
 """Train and evaluate one uncertainty method on one network and dataset.
 
-    python train.py method=dropreLU q=0.9 arch=resnet18          # one cell of the paper's Table 1
-    python train.py -m method=dropreLU q=0.8,0.9 seed=0,1        # a sweep
-    python train.py --help                                       # every group and knob
+python train.py method=dropreLU q=0.9 arch=resnet18          # one cell of the paper's Table 1
+python train.py -m method=dropreLU q=0.8,0.9 seed=0,1        # a sweep
+python train.py --help                                       # every group and knob
 """
 
 import hydra
@@ -34,10 +34,9 @@ def experiment(run):
 
     device = devices.choose(run.device)
     images = data.load(run.trained_on, run.data_dir)
-    trained = [training.trained(member, images, device) for member in METHODS[run.method].trainings(run)]
-    probs, cost = inference.test(run, [network for network, _ in trained], images, device)
-    scores = metrics.score(probs, images.test_labels, run.bins)
-    return results.record(run, scores, [record for _, record in trained], cost)
+    networks, records = training.trained(METHODS[run.method].trainings(run), images, device)
+    evaluated, cost = inference.test(run, networks, images, device)
+    return results.record(run, metrics.report(evaluated, images.test_labels, run.bins), records, cost)
 
 
 if __name__ == "__main__":

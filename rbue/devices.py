@@ -49,5 +49,3 @@ def peak(device):
         return torch.cuda.max_memory_allocated(device)
     scale = 1 if platform.system() == "Darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
-
-

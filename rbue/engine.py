@@ -5,7 +5,7 @@ Python values would replay stale ones.
 """
 
 import logging
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch.nn import functional as F
@@ -23,6 +23,18 @@ def reduced(run, device):
 
 def autocast(run, device):
     return torch.autocast(device.type, torch.bfloat16) if reduced(run, device) else nullcontext()
+
+
+class Cast(torch.nn.Module):
+    """A network under autocast, for one whose parameters must stay in float32."""
+
+    def __init__(self, network, dtype):
+        super().__init__()
+        self.network, self.dtype = network, dtype
+
+    def forward(self, x):
+        with torch.autocast(x.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            return self.network(x)
 
 
 class Images:
@@ -54,7 +66,8 @@ def optimizers(network, run, lr):
     common = {"momentum": run.momentum, "nesterov": run.momentum > 0, "weight_decay": run.weight_decay, "fused": True}
     made = [torch.optim.SGD([g for g in groups if g["params"]], lr=lr, **common)]
     if rhos:
-        made.append(torch.optim.Adam([site.rho for _, site in posteriors], lr=run.rho_lr, fused=True))
+        rho_lr = {"lr": run.rho_lr, "fused": True, "capturable": lr.is_cuda}
+        made.append(torch.optim.Adam([site.rho for _, site in posteriors], **rho_lr))
     return made
 
 
@@ -62,7 +75,8 @@ class Step:
     """Call it to train one batch. `sums` gathers loss, correct predictions and KL until somebody zeroes it."""
 
     def __init__(self, run, network, images, device):
-        self.run, self.network, self.images, self.device = run, network.to(device).train(), images, device
+        self.run, self.images, self.device = run, images, device
+        self.network = network.to(device, memory_format=torch.channels_last).train()
         self.per_epoch = max(1, len(images.labels) // run.batch)
         self.total = self.per_epoch * run.epochs
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
@@ -72,24 +86,24 @@ class Step:
         self.lr = torch.zeros((), device=device)
         self.optimizers = optimizers(self.network, run, self.lr)
         self.sums = torch.zeros(3, dtype=torch.float64, device=device)
-        self.forward, self.fetch = self.network, self._fetch
+        self.compiled = self.objective
 
     def __call__(self):
         index = self.order.index_select(0, self.count % self.per_epoch)[0]
         keys = noise.keys(self.run.seed + noise.AUGMENT, self.count, self.places, 1)[0]
         with noise.counted(self.network, self.run.seed + noise.TRAIN, self.count, self.places):
-            with autocast(self.run, self.device):
-                logits = self.forward(self.fetch(index, keys)).float()
-            labels = self.images.labels[index]
-            loss, kl = F.cross_entropy(logits, labels), self.kl()
+            loss, hits, kl = self.compiled(index, keys)
             (loss + self.kl_weight() * kl).backward()
         self.update()
-        with torch.no_grad():
-            self.sums += torch.stack([loss, (logits.argmax(1) == labels).float().mean(), kl])
+        self.sums += torch.stack([loss.detach(), hits, kl.detach()])
 
-    def _fetch(self, index, keys):
+    def objective(self, index, keys):
+        """Cross-entropy, share of correct predictions and KL of the images at `index`."""
         chosen = augment.crop_and_flip(self.images.padded, index, keys, self.run.crop, self.run.flip)
-        return augment.normalise(chosen, self.images.mean, self.images.std)
+        labels = self.images.labels[index]
+        with autocast(self.run, self.device):
+            logits = self.network(augment.normalise(chosen, self.images.mean, self.images.std)).float()
+        return F.cross_entropy(logits, labels), (logits.argmax(1) == labels).float().mean(), self.kl()
 
     def kl(self):
         """KL of the weights' posterior an image; zero for a network without one."""
@@ -129,3 +143,58 @@ class Step:
         for group in self.optimizers[0].param_groups:
             group["lr"] = self.lr
         self.count.copy_(state["count"])
+
+    def tensors(self):
+        """Everything a step changes."""
+        states = [value for o in self.optimizers for state in o.state.values() for value in state.values()]
+        held = [*self.network.parameters(), *self.network.buffers(), *states, self.count, self.sums, self.lr]
+        return [t for t in held if torch.is_tensor(t)]
+
+
+def fast(steps, device, wanted="auto"):
+    """All steps as one call, and how it runs: captured on a GPU, one after the other in plain PyTorch elsewhere."""
+    if device.type == "cuda" and wanted == "auto":
+        try:
+            return capture(steps, device), "captured"
+        except Exception as error:  # compilers fail in many ways, and none of them is worth losing the run
+            log.warning("compiling or capturing failed (%s), so this runs eagerly", str(error).splitlines()[0])
+            for step in steps:
+                step.compiled = step.objective
+    return lambda: [step() for step in steps], "eager"
+
+
+def capture(steps, device):
+    """Compiles each step and captures them as one CUDA graph, each on a stream of its own: small networks overlap."""
+    torch._dynamo.reset()  # code of earlier trainings counts against a limit of recompilations
+    with torch._dynamo.config.patch(recompile_limit=4 * len(steps) + 8):
+        for step in steps:
+            step.compiled = torch.compile(step.objective, dynamic=False, fullgraph=True)
+        streams = [torch.cuda.Stream(device) for _ in steps]
+        with kept(steps):
+            for _ in range(3):
+                side_by_side(steps, streams)
+            torch.cuda.synchronize(device)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                side_by_side(steps, streams)
+    return graph.replay
+
+
+def side_by_side(steps, streams):
+    here = torch.cuda.current_stream()
+    for step, stream in zip(steps, streams, strict=True):
+        stream.wait_stream(here)
+        with torch.cuda.stream(stream):
+            step()
+    for stream in streams:
+        here.wait_stream(stream)
+
+
+@contextmanager
+def kept(steps):
+    """Undoes what the steps inside change: warming up must not train. New optimizer state starts at zero."""
+    before = {id(t): t.clone() for step in steps for t in step.tensors()}
+    yield
+    with torch.no_grad():
+        for tensor in (t for step in steps for t in step.tensors()):
+            tensor.copy_(before[id(tensor)]) if id(tensor) in before else tensor.zero_()

@@ -1,5 +1,12 @@
-"""Monte-Carlo prediction: what no noise reaches once a batch, the rest once a sample (Section 3.3)."""
+"""Monte-Carlo prediction: what no noise reaches once a batch, the rest once a sample (Section 3.3).
 
+A sampler is a function (images, rows) -> probabilities of one batch, a few samples at a time, each of them
+(samples of this pass, images, classes): memory does not grow with the number of samples.
+"""
+
+import copy
+import logging
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -12,6 +19,10 @@ from rbue.config import at_least
 from rbue.data import augment
 from rbue.layers import Site
 from rbue.methods import METHODS
+
+log = logging.getLogger(__name__)
+COUNTS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 1000)  # where the sample curve is drawn
+DIVERSE = 4  # samples compared pairwise (Section 4.4)
 
 
 @dataclass(frozen=True)
@@ -34,13 +45,10 @@ class Prediction:
 def predict(network, images, samples=100, *, seed=0, batch=500):
     """`samples` stochastic passes over images. Sample k of a seed is the same numbers every time, in any batch size."""
     at_least(1, samples=samples, batch=batch)
-    done = []
     with sampling(network):
-        for first in range(0, len(images), batch):
-            x = images[first : first + batch]
-            rows = torch.arange(first, first + len(x), device=x.device)
-            done.append(torch.cat(list(draws([network], x, rows, samples, seed, batch))))
-    return Prediction(torch.cat(done, 1))
+        draw = sampler(network, samples, seed, batch)
+        batches = zip(images.split(batch), torch.arange(len(images), device=images.device).split(batch), strict=True)
+        return Prediction(torch.cat([torch.cat(list(draw(x, rows))) for x, rows in batches], 1))
 
 
 @contextmanager
@@ -58,54 +66,151 @@ def sampling(network):
             module.training = mode
 
 
-def draws(networks, x, rows, samples, seed, stack):
-    """Probabilities of one batch, a few samples at a time: (samples of this pass, images, classes)."""
-    for network in networks:
-        if noise.of(network).sites == 0:
-            yield network(x).float().softmax(-1)[None]
-        elif isinstance(network, fx.GraphModule):
-            yield from stacked(network, x, rows, samples, seed, max(1, stack // len(x)))
-        else:
-            yield from one_by_one(network, x, rows, samples, seed)
+def sampler(network, samples, seed, stack):
+    """How this network is sampled: one pass without noise, else stacked or one pass a sample."""
+    if noise.of(network).sites == 0:
+        return lambda x, rows: [probabilities(network(x))[None]]
+    if isinstance(network, fx.GraphModule):
+        return Stacked(network, samples, seed, stack)
+    return lambda x, rows: one_by_one(network, x, rows, samples, seed)
 
 
-def stacked(network, x, rows, samples, seed, at_once):
-    """Several samples share a pass as a larger batch, behind the part that no noise reaches."""
-    once, every = surgery.split_at_noise(network)
-    given = once(x)
-    for first in range(0, samples, at_once):
-        ks = torch.arange(first, min(first + at_once, samples), device=x.device)
-        with noise.counted(network, seed + noise.TEST, ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
-            logits = every(*[t.repeat(len(ks), *[1] * (t.dim() - 1)) for t in given])
-        yield logits.float().softmax(-1).view(len(ks), len(x), -1)
+def probabilities(logits):
+    return logits.float().softmax(-1)
 
 
 def one_by_one(network, x, rows, samples, seed):
     """For noise in the weights, which all images of a pass share, and for networks that are not traced."""
     for k in range(samples):
         with noise.counted(network, seed + noise.TEST, k, rows):
-            yield network(x).float().softmax(-1)[None]
+            yield probabilities(network(x))[None]
+
+
+class Stacked:
+    """Samples of a small batch share a pass as a larger one, behind the part that no noise reaches."""
+
+    def __init__(self, network, samples, seed, stack):
+        self.network, self.samples, self.seed, self.stack = network, samples, seed + noise.TEST, stack
+        self.once, self.every = surgery.split_at_noise(network)
+
+    def __call__(self, x, rows):
+        given, at_once = self.once(x), max(1, self.stack // len(x))
+        for ks in torch.arange(self.samples, device=x.device).split(at_once):
+            with noise.counted(self.network, self.seed, ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
+                logits = self.every(*[t.repeat(len(ks), *[1] * (t.dim() - 1)) for t in given])
+            yield probabilities(logits).view(len(ks), len(x), -1)
+
+
+class Captured:
+    """One sample as a CUDA graph that is replayed: sample number, rows and features are tensors it reads anew."""
+
+    def __init__(self, network, samples, seed, x):
+        self.network, self.samples, self.seed = network, samples, seed + noise.TEST
+        traced = isinstance(network, fx.GraphModule)
+        self.once, every = surgery.split_at_noise(network) if traced else (lambda x: (x,), network)
+        self.given = [t.clone() for t in self.once(x)]
+        self.rows = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        self.k = torch.zeros(1, dtype=torch.int64, device=x.device)
+        compute = (lambda *given: probabilities(every(*given)))  # fmt: skip
+        self.compute = torch.compile(compute, dynamic=False) if traced else compute
+        self.graph = self.captured()
+
+    def captured(self):
+        torch._dynamo.reset()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.sample()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.probs = self.sample()
+        return graph
+
+    def sample(self):
+        with noise.counted(self.network, self.seed, self.k, self.rows):
+            probs = self.compute(*self.given)
+        self.k += 1
+        return probs
+
+    def __call__(self, x, rows):
+        count = len(x)
+        filled = torch.arange(len(self.rows), device=x.device).clamp(max=count - 1)  # the last batch is filled up
+        for held, value in zip(self.given, self.once(x[filled]), strict=True):
+            held.copy_(value)
+        self.rows.copy_(rows[filled])
+        self.k.zero_()
+        for _ in range(self.samples):
+            self.graph.replay()
+            yield self.probs[None, :count]
 
 
 def test(run, networks, data, device):
-    """Mean probabilities (images, classes) of the run's networks on its test images, and what they cost."""
+    """What the run's networks predict for its test images, and what that costs."""
     images = data.test_images.to(device).permute(0, 2, 3, 1)
     mean, std = data.mean.to(device), data.std.to(device)
     samples = METHODS[run.method].samples(run)
-    with devices.measured(device) as cost, engine.autocast(run, device):
-        probs = evaluate(networks, images, lambda x: augment.normalise(x, mean, std), samples, run.seed, run.eval_batch)
-    cost |= {"passes": samples, "ms_per_image": 1000 * cost["seconds"] / len(images), "engine": "eager"}
-    return probs, cost | {"precision": "bf16" if engine.reduced(run, device) else "fp32"}
+    dtype = torch.float16 if engine.reduced(run, device) else torch.float32
+
+    def prepare(x):
+        return augment.normalise(x, mean, std).to(dtype)
+
+    with torch.inference_mode():
+        with devices.measured(device) as setup:
+            first = prepare(images[: run.eval_batch])
+            draws, how = zip(*(fast(n, samples, run, first, dtype) for n in networks), strict=True)
+        with devices.measured(device) as cost:
+            evaluated = evaluate(draws, images, prepare, run.eval_batch)
+    cost |= {"ms_per_image": 1000 * cost["seconds"] / len(images), "setup_seconds": setup["seconds"]}
+    precision = str(dtype).removeprefix("torch.")
+    return evaluated, cost | {"passes": max(samples, len(networks)), "engine": how[0], "precision": precision}
 
 
-def evaluate(networks, images, prepare, samples, seed, batch):
-    """Mean probabilities over the networks' samples, on the CPU; `prepare` makes images what a network takes."""
-    means = []
-    with torch.inference_mode(), tqdm(total=len(images), desc="evaluation", unit="image", disable=None) as bar:
+def fast(network, samples, run, x, dtype):
+    """A sampler for the test set and how it runs: folded, in half precision and captured where the GPU allows it."""
+    if x.is_cuda:
+        network = compact(network, dtype)
+    if x.is_cuda and run.engine == "auto" and noise.of(network).sites:
+        try:
+            return Captured(network, samples, run.seed, x), "captured"
+        except Exception as error:  # compilers fail in many ways, and none of them is worth losing the run
+            log.warning("compiling or capturing failed (%s), so this runs eagerly", str(error).splitlines()[0])
+    return sampler(network, samples, run.seed, run.eval_batch), "eager"
+
+
+def compact(network, dtype):
+    """A copy with batch-norm folded into convolutions, in the given precision and channels-last memory."""
+    network = copy.deepcopy(network).eval()
+    if surgery.posteriors(network):
+        return engine.Cast(network, dtype)  # its weights are drawn in float32 and rounded after
+    return surgery.fold(network).to(dtype=dtype, memory_format=torch.channels_last)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Mean probabilities (images, classes), those of the first few samples, and those of the first k for some k."""
+
+    mean: torch.Tensor
+    first: torch.Tensor
+    by_count: dict
+
+
+def evaluate(draws, images, prepare, batch):
+    """Every sampler over all images. Results are on the CPU; `prepare` makes images what a network takes."""
+    means, firsts, by_count = [], [], defaultdict(list)
+    with tqdm(total=len(images), desc="evaluation", unit="image", disable=None) as bar:
         for first in range(0, len(images), batch):
             x = prepare(images[first : first + batch])
             rows = torch.arange(first, first + len(x), device=x.device)
-            total = sum(probs.sum(0) for probs in draws(networks, x, rows, samples, seed, batch))
-            means.append((total / total.sum(1, keepdim=True)).cpu())
+            total, kept = 0, []
+            for k, probs in enumerate((p for draw in draws for s in draw(x, rows) for p in s), 1):
+                total = total + probs
+                if k <= DIVERSE:
+                    kept.append(probs.clone())
+                if k in COUNTS:
+                    by_count[k].append((total / k).cpu())
+            means.append((total / k).cpu())
+            firsts.append(torch.stack(kept).cpu())
             bar.update(len(x))
-    return torch.cat(means)
+    return Evaluated(torch.cat(means), torch.cat(firsts, 1), {k: torch.cat(v) for k, v in by_count.items()})

@@ -13,8 +13,8 @@ from rbue.noise import Noise
 
 class _DropReLU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, keys, q):
-        kept = noise.bernoulli(keys, x.shape[1:], q)
+    def forward(ctx, x, keys, limit):
+        kept = noise.below(keys, x.shape[1:], limit)
         y = torch.where((x < 0) & kept, 0, x)
         ctx.save_for_backward(y)
         return y
@@ -46,19 +46,18 @@ class _RReLU(torch.autograd.Function):
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, keys, p):
-        ctx.save_for_backward(keys)
-        ctx.p = p
-        return _Dropout.drop(x, keys, p)
+    def forward(ctx, x, keys, limit, scale):
+        ctx.save_for_backward(keys, limit)
+        ctx.scale = scale
+        return _Dropout.drop(x, keys, limit, scale)
 
     @staticmethod
-    def drop(x, keys, p):
-        kept = noise.bernoulli(keys, x.shape[1:], 1 - p)
-        return torch.where(kept, x * (1 / (1 - p) if p < 1 else 0.0), 0)
+    def drop(x, keys, limit, scale):
+        return torch.where(noise.below(keys, x.shape[1:], limit), x * scale, 0)
 
     @staticmethod
     def backward(ctx, grad):
-        return _Dropout.drop(grad, *ctx.saved_tensors, ctx.p), None, None
+        return _Dropout.drop(grad, *ctx.saved_tensors, ctx.scale), None, None, None
 
 
 class Site(nn.Module):
@@ -78,9 +77,10 @@ class DropReLU(Site):
     def __init__(self, q):
         super().__init__()
         self.q = q
+        self.register_buffer("limit", noise.threshold(q), persistent=False)
 
     def forward(self, x):
-        return _DropReLU.apply(x, self.keys(x), self.q)
+        return _DropReLU.apply(x, self.keys(x), self.limit)
 
     def extra_repr(self):
         return f"q={self.q}"
@@ -105,10 +105,11 @@ class Dropout(Site):
 
     def __init__(self, p):
         super().__init__()
-        self.p = p
+        self.p, self.scale = p, 1 / (1 - p) if p < 1 else 0.0
+        self.register_buffer("limit", noise.threshold(1 - p), persistent=False)
 
     def forward(self, x):
-        return _Dropout.apply(x, self.keys(x), self.p)
+        return _Dropout.apply(x, self.keys(x), self.limit, self.scale)
 
     def extra_repr(self):
         return f"p={self.p}"

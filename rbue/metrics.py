@@ -46,3 +46,35 @@ def score(probs, labels, bins=30):
         "brier": brier(probs, labels),
         "entropy": entropy(probs.double()).mean().item(),
     }
+
+
+def jsd(p, q):
+    """Jensen-Shannon divergence in nats, averaged over images (Section 4.4.1)."""
+    p, q = p.double(), q.double()
+    return (entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2).mean().item()
+
+
+def disagreement(p, q):
+    """Share of images that two samples label differently (Section 4.4.2)."""
+    return (p.argmax(1) != q.argmax(1)).double().mean().item()
+
+
+def diversity(samples):
+    """Pairwise matrices between samples (samples, images, classes), or between an ensemble's members."""
+    return {name: [[f(p, q) for q in samples] for p in samples] for name, f in (("jsd", jsd), ("dis", disagreement))}
+
+
+def by_samples(means, labels, bins=30):
+    """Metrics of the mean of the first k samples: {k: probs} in, a column a metric out."""
+    rows = [{"samples": k, **score(probs, labels, bins)} for k, probs in means.items()]
+    return {key: [row[key] for row in rows] for key in rows[0]}
+
+
+def report(evaluated, labels, bins=30):
+    """Everything a result says of one evaluation."""
+    several = len(evaluated.first) > 1
+    return {
+        "metrics": score(evaluated.mean, labels, bins),
+        "by_samples": by_samples(evaluated.by_count, labels, bins) if several else None,
+        "diversity": diversity(evaluated.first) if several else None,
+    }

@@ -66,11 +66,19 @@ def uniform(row_keys, shape):
     return _shift(bits(row_keys, shape), 8, 32).float() * 2.0**-24
 
 
+def threshold(probability):
+    """A tensor for `below`, so that one compiled graph serves every probability. int64: exact at 0 and 1."""
+    return torch.tensor([round(probability * 2**32) - 2**31])
+
+
+def below(row_keys, shape, limit):
+    """True with the probability whose `threshold` is given."""
+    return bits(row_keys, shape).long() < limit
+
+
 def bernoulli(row_keys, shape, probability):
     """True with the given probability, exact at 0 and 1."""
-    threshold = round(probability * 2**32) - 2**31  # of the signed integer: saves a shift an element
-    drawn = bits(row_keys, shape)
-    return drawn < threshold if threshold < 2**31 else drawn >= -(2**31)
+    return below(row_keys, shape, threshold(probability).to(row_keys.device))
 
 
 def normal(row_keys, shape):

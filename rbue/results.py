@@ -36,13 +36,13 @@ def read(path):
         raise Refused(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
 
 
-def record(run, scores, trainings, cost):
+def record(run, report, trainings, cost):
     """Writes the run's result: its config, what it scored, what it cost, and on what."""
     result = {
         "format": FORMAT,
         "name": run.name,
         "config": run.identity,
-        "metrics": scores,
+        **report,
         "seconds": {"train": sum(t["seconds"] for t in trainings), "evaluate": cost["seconds"]},
         "test_ms_per_image": cost["ms_per_image"],
         "passes": cost["passes"],

@@ -11,6 +11,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from rbue.config import Refused
 from rbue.layers import DropReLU, GaussianWeight, Site
@@ -174,6 +175,19 @@ def finish(graph):
     graph.graph.lint()
     graph.recompile()
     return graph
+
+
+def fold(network):
+    """Batch-norm that follows a convolution becomes part of it: for a network in eval mode."""
+    graph = trace(network)
+    for node in modules_called(graph, nn.BatchNorm2d):
+        source = node.args[0]
+        if source in modules_called(graph, nn.Conv2d) and len(source.users) == 1:
+            convolution, norm = graph.get_submodule(source.target), graph.get_submodule(node.target)
+            graph.add_submodule(source.target, fuse_conv_bn_eval(convolution, norm))
+            node.replace_all_uses_with(source)
+            graph.graph.erase_node(node)
+    return finish(graph)
 
 
 def split_at_noise(graph):

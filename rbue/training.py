@@ -1,8 +1,10 @@
-"""fit(): from a run to trained weights, through checkpoints, so that a killed training goes on where it was."""
+"""trained(): from runs to trained networks, through checkpoints, so that a killed training goes on where it was."""
 
 import csv
 import io
 import os
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -12,17 +14,44 @@ from rbue import devices, engine, methods, results
 from rbue.config import Refused
 
 
-def trained(run, data, device):
-    """The run's trained network and the record of its training: from disk if it is there, else trained now."""
-    weights = folder(run) / "weights.pt"
-    network = methods.build(run, data.classes, len(data.train_images)).to(device)
-    saved = load(weights, device) if weights.exists() else fit(run, network, data, device)
-    network.load_state_dict(saved["network"])
-    return network.eval(), saved["record"]
+def trained(runs, data, device):
+    """The runs' networks and the records of their trainings: from disk, or trained now, several at once on a GPU."""
+    missing = {run.training_name: run for run in runs if not (folder(run) / "weights.pt").exists()}
+    for group in packs(missing.values(), device):
+        fit(group, data, device)
+    return tuple(zip(*(finished(run, data, device) for run in runs), strict=True))
+
+
+def packs(runs, device):
+    """Runs that can share a GPU: of the same schedule and at the same epoch. A CPU takes one at a time."""
+
+    def shape(run):
+        return run.batch, run.epochs, run.crop, epochs_done(run)
+
+    for _, alike in groupby(sorted(runs, key=shape), shape):
+        alike = list(alike)
+        size = alike[0].pack if device.type == "cuda" else 1
+        yield from (alike[k : k + size] for k in range(0, len(alike), size))
 
 
 def folder(run) -> Path:
     return Path(run.weights_dir) / run.training_name
+
+
+def build(run, data):
+    return methods.build(run, data.classes, len(data.train_images))
+
+
+def finished(run, data, device):
+    saved = load(folder(run) / "weights.pt", device)
+    network = build(run, data).to(device)
+    network.load_state_dict(saved["network"])
+    return network.eval(), saved["record"]
+
+
+def epochs_done(run):
+    path = folder(run) / "checkpoint.pt"
+    return len(load(path, "cpu")["curve"]) if path.exists() else 0
 
 
 def load(path, device):
@@ -41,41 +70,45 @@ def save(path, content):
     os.replace(part, path)
 
 
-def fit(run, network, data, device):
-    """Trains one network and saves its weights; returns {"network": state, "record": what it took}."""
-    step = engine.Step(run, network, engine.Images(data, run.crop, device), device)
-    checkpoint = folder(run) / "checkpoint.pt"
-    curve, seconds = [], 0.0
-    if checkpoint.exists():
-        saved = load(checkpoint, device)
-        step.load(saved["step"])
-        curve, seconds = saved["curve"], saved["seconds"]
-    with tqdm(total=step.total, initial=len(curve) * step.per_epoch, desc=label(run), unit="step", disable=None) as bar:
-        for epoch in range(len(curve), run.epochs):
-            with devices.measured(device) as cost:
-                curve.append(train_epoch(run, step, epoch, bar))
-            seconds += cost["seconds"]
-            if (epoch + 1) % run.checkpoint_every == 0 and epoch + 1 < run.epochs:
-                save(checkpoint, {"step": step.state(), "curve": curve, "seconds": seconds})
-    return finish(run, step, curve, cost | {"seconds": seconds})
+@dataclass
+class Training:
+    """One run on its way: its step on the device, a row of the curve an epoch, and the seconds it has taken."""
 
+    run: object
+    step: engine.Step
+    curve: list = field(default_factory=list)
+    seconds: float = 0.0
 
-def label(run):
-    return f"{run.trained_on} {run.arch} " + "-".join(Path(run.training_name).name.split("-")[:-1])
+    @property
+    def checkpoint(self):
+        return folder(self.run) / "checkpoint.pt"
 
+    def resume(self):
+        if self.checkpoint.exists():
+            saved = load(self.checkpoint, self.step.device)
+            self.step.load(saved["step"])
+            self.curve, self.seconds = saved["curve"], saved["seconds"]
+        return self
 
-def train_epoch(run, step, epoch, bar):
-    """One pass over the images; the only moment the device is waited for. Returns a row of the curve."""
-    step.shuffle(epoch)
-    step.sums.zero_()
-    for _ in range(step.per_epoch):
-        step()
-        bar.update()
-    loss, accuracy, kl = (step.sums / step.per_epoch).tolist()
-    if not torch.isfinite(step.sums).all():
-        raise Failed(run, f"the loss of {run.training_name} is {loss} in epoch {epoch + 1}: lower lr={run.lr:g}")
-    bar.set_postfix(loss=f"{loss:.3f}", accuracy=f"{accuracy:.1%}")
-    return {"epoch": epoch + 1, "loss": loss, "accuracy": accuracy, "kl": kl, "lr": step.lr.item()}
+    def keep(self):
+        save(self.checkpoint, {"step": self.step.state(), "curve": self.curve, "seconds": self.seconds})
+
+    def add(self, epoch):
+        """What the epoch came to. A loss that is not finite ends the run."""
+        loss, accuracy, kl = (self.step.sums / self.step.per_epoch).tolist()
+        if not torch.isfinite(self.step.sums).all():
+            name, lr = self.run.training_name, self.run.lr
+            raise Failed(self.run, f"the loss of {name} is {loss} in epoch {epoch + 1}: lower lr={lr:g}")
+        row = {"epoch": epoch + 1, "loss": loss, "accuracy": accuracy, "kl": kl, "lr": self.step.lr.item()}
+        self.curve.append(row)
+
+    def finish(self, record):
+        parameters = sum(p.numel() for p in self.step.network.parameters())
+        record = {"name": self.run.training_name, "parameters": parameters, "seconds": self.seconds, **record}
+        write_curve(folder(self.run) / "curve.csv", self.curve)
+        saved = {"network": self.step.network.state_dict(), "record": record | self.curve[-1]}
+        save(folder(self.run) / "weights.pt", saved)
+        self.checkpoint.unlink(missing_ok=True)
 
 
 class Failed(Refused):
@@ -86,14 +119,45 @@ class Failed(Refused):
         results.write(results.folder(run) / "failed.json", {"reason": sentence, "config": run.identity})
 
 
-def finish(run, step, curve, cost):
-    parameters = sum(p.numel() for p in step.network.parameters())
-    record = {"name": run.training_name, "parameters": parameters, **cost, **curve[-1]}
-    saved = {"network": step.network.state_dict(), "record": record}
-    write_curve(folder(run) / "curve.csv", curve)
-    save(folder(run) / "weights.pt", saved)
-    (folder(run) / "checkpoint.pt").unlink(missing_ok=True)
-    return saved
+def fit(runs, data, device):
+    """Trains runs of one schedule side by side and saves their weights."""
+    first, images = runs[0], engine.Images(data, runs[0].crop, device)
+    group = [Training(run, engine.Step(run, build(run, data), images, device)).resume() for run in runs]
+    with devices.measured(device) as setup:
+        advance, how = engine.fast([t.step for t in group], device, first.engine)
+    done, per_epoch = len(group[0].curve), group[0].step.per_epoch
+    steps = {"total": first.epochs * per_epoch, "initial": done * per_epoch, "unit": "step"}
+    with tqdm(desc=label(runs), disable=None, **steps) as bar:
+        for epoch in range(done, first.epochs):
+            with devices.measured(device) as cost:
+                train_epoch(group, advance, epoch, bar)
+            for training in group:
+                training.seconds += cost["seconds"] / len(group)
+                if (epoch + 1) % first.checkpoint_every == 0 and epoch + 1 < first.epochs:
+                    training.keep()
+    shared = {"peak_memory_bytes": cost["peak_memory_bytes"] // len(group), "hardware": cost["hardware"]}
+    for training in group:
+        training.finish(shared | {"setup_seconds": setup["seconds"], "packed": len(group), "engine": how})
+
+
+def label(runs):
+    name = "-".join(Path(runs[0].training_name).name.split("-")[:-1])
+    others = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+    return f"{runs[0].trained_on} {runs[0].arch} {name}{others}"
+
+
+def train_epoch(group, advance, epoch, bar):
+    """One pass over the images; its end is the only moment the device is waited for."""
+    for training in group:
+        training.step.shuffle(epoch)
+        training.step.sums.zero_()
+    for _ in range(group[0].step.per_epoch):
+        advance()
+        bar.update()
+    for training in group:
+        training.add(epoch)
+    latest = group[0].curve[-1]
+    bar.set_postfix(loss=f"{latest['loss']:.3f}", accuracy=f"{latest['accuracy']:.1%}")
 
 
 def write_curve(path, curve):
@@ -102,4 +166,3 @@ def write_curve(path, curve):
     writer.writeheader()
     writer.writerows(curve)
     results.write(path, text.getvalue())
-

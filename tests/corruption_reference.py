@@ -9,6 +9,7 @@ from io import BytesIO
 
 import cv2
 import numpy as np
+import torch
 from PIL import Image
 from scipy import ndimage
 from skimage import color, util
@@ -48,8 +49,6 @@ class Replay:
         return self.draws.uniform(stream, *shape)[self.row].numpy()
 
     def below(self, stream, n, shape):
-        import torch
-
         return self.draws.below(stream, torch.as_tensor(n), *shape)[self.row].numpy()
 
     def field(self, shape):
@@ -141,10 +140,10 @@ def clipped_zoom(x, factor):
 def zoom_blur(x, c, draw):
     x = (x / 255.0).astype(np.float32)
     factors = np.arange(*c)
-    total = x.copy()
+    total = np.zeros_like(x)
     for factor in factors:
         total += clipped_zoom(x, factor)
-    return np.clip(total / (len(factors) + 1), 0, 1) * 255
+    return np.clip((x + total) / (len(factors) + 1), 0, 1) * 255
 
 
 # --- weather ----------------------------------------------------------------------------------------------------------
@@ -262,10 +261,9 @@ def warp_affine(x, matrix):
     size = len(x)
     inverse = cv2.invertAffineTransform(matrix)
     line = np.arange(size)
-    place = [
-        (np.rint(i[0] * line * 1024) + np.rint((i[1] * line[:, None] + i[2]) * 1024) + 16).astype(int) >> 5 for i in inverse
-    ]
-    maps = [np.float32(axis / 32) for axis in place]
+    steps = [np.rint(a * line * 1024) for a, _, _ in inverse]
+    starts = [np.rint((b * line[:, None] + c) * 1024) for _, b, c in inverse]
+    maps = [np.float32(((step + start).astype(int) + 16 >> 5) / 32) for step, start in zip(steps, starts, strict=True)]
     return cv2.remap(x, *maps, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
 
 
@@ -279,18 +277,11 @@ def elastic_transform(x, c, draw, warp=warp_affine):
     x = warp(x, cv2.getAffineTransform(before, after))
     across, down = (np.float32(gaussian(field, sigma, 3.0, "reflect") * alpha) for field in draw.field((2, size, size)))
     rows, columns = np.mgrid[:size, :size]
-    moved = [ndimage.map_coordinates(x[..., i], [rows + down, columns + across], order=1, mode="reflect") for i in range(3)]
+    place = [rows + down, columns + across]
+    moved = [ndimage.map_coordinates(x[..., i], place, order=1, mode="reflect") for i in range(3)]
     return np.clip(np.stack(moved, -1), 0, 1) * np.float32(255)
-
-
-REFERENCE = {
-    f.__name__: f
-    for f in (gaussian_noise, shot_noise, impulse_noise, defocus_blur, glass_blur, motion_blur, zoom_blur, snow, frost)
-    + (fog, brightness, contrast, elastic_transform, pixelate, jpeg_compression, speckle_noise, gaussian_blur, spatter)
-    + (saturate,)
-}
 
 
 def reference(image, name, c, draw):
     """One image through its plain definition, truncated to uint8 as the datasets were."""
-    return np.uint8(REFERENCE[name](image, c, draw))
+    return np.uint8(globals()[name](image, c, draw))

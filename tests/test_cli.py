@@ -91,7 +91,7 @@ def test_where_a_run_is_stored_depends_on_what_it_computes_and_on_nothing_else()
 def test_identities_are_settled():
     """A key added to the config changes every identity and orphans every stored result: think before editing these."""
     assert compose_run("method=dropreLU", "q=0.9").name.endswith("-5bd81d76")
-    assert compose_run("method=deep_ensemble", "protocol=matched").name.endswith("-SETTLED")
+    assert compose_run("method=deep_ensemble", "protocol=matched").name.endswith("-7de7a275")
 
 
 def test_an_unknown_key_in_a_composed_config_is_refused():

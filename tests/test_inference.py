@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import rbue
-from rbue import inference, surgery
+from rbue import inference, noise, surgery
 from rbue.archs import build
 from rbue.config import Refused
 from rbue.layers import Dropout, RReLU
@@ -82,15 +82,33 @@ def test_the_part_without_noise_is_computed_once():
 def test_evaluation_is_the_mean_of_the_predictions(digits):
     net, images = network().eval(), digits.test_images[:20].permute(0, 2, 3, 1)
     prepare = lambda x: x.permute(0, 3, 1, 2) / 255  # noqa: E731
-    means = inference.evaluate([net], images, prepare, samples=5, seed=1, batch=8)
-    assert torch.allclose(means, rbue.predict(net, prepare(images), samples=5, seed=1).mean, atol=1e-5)
+    with torch.no_grad():
+        evaluated = inference.evaluate([inference.sampler(net, 5, 1, 8)], images, prepare, batch=8)
+    samples = rbue.predict(net, prepare(images), samples=5, seed=1).samples
+    assert torch.allclose(evaluated.mean, samples.mean(0), atol=1e-5)
+    assert torch.allclose(evaluated.first, samples[:4], atol=1e-5)
+    assert torch.allclose(evaluated.by_count[3], samples[:3].mean(0), atol=1e-5)
 
 
 def test_an_ensemble_averages_its_members():
     nets = [build("small", 10).eval() for _ in range(3)]
-    means = inference.evaluate(nets, X, lambda x: x, samples=3, seed=0, batch=4)
     with torch.no_grad():
-        assert torch.allclose(means, torch.stack([n(X).softmax(1) for n in nets]).mean(0), atol=1e-6)
+        draws = [inference.sampler(net, 1, 0, 4) for net in nets]
+        members = torch.stack([net(X).softmax(1) for net in nets])
+        evaluated = inference.evaluate(draws, X, lambda x: x, batch=4)
+    assert torch.allclose(evaluated.mean, members.mean(0), atol=1e-6)
+    assert torch.allclose(evaluated.first, members, atol=1e-6)
+
+
+@pytest.mark.parametrize("arch", ["small", "resnet18", "densenet121"])
+def test_folding_batch_norm_changes_the_cost_and_not_the_numbers(arch):
+    net = rbue.randomize(build(arch, 10), q=0.7)
+    net.train()(X)  # running statistics that are not the identity
+    net.eval()
+    folded = surgery.fold(net)
+    with torch.no_grad(), noise.counted(net, 0, 0, torch.arange(7)), noise.counted(folded, 0, 0, torch.arange(7)):
+        assert torch.allclose(net(X), folded(X), atol=1e-3, rtol=1e-3)
+    assert len(surgery.modules_called(folded, nn.BatchNorm2d)) < len(surgery.modules_called(net, nn.BatchNorm2d))
 
 
 def test_the_readmes_six_lines_run():

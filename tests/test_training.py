@@ -22,21 +22,20 @@ class Killed(Exception):
 def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits, monkeypatch, tmp_path):
     settings = (f"method={method}", "epochs=4", "checkpoint_every=1")
     whole, killed = digits_run(*settings), digits_run(*settings, f"weights_dir={tmp_path}/killed")
-    training.trained(whole, few_digits, CPU)
+    training.trained([whole], few_digits, CPU)
     train_epoch = training.train_epoch
 
-    def dies_in_epoch_two(run, step, epoch, bar):
+    def dies_in_epoch_two(group, advance, epoch, bar):
         if epoch == 2:
-            step.shuffle(epoch)
-            step()  # a step that no checkpoint knows of
+            advance()  # a step that no checkpoint knows of
             raise Killed
-        return train_epoch(run, step, epoch, bar)
+        return train_epoch(group, advance, epoch, bar)
 
     monkeypatch.setattr(training, "train_epoch", dies_in_epoch_two)
     with pytest.raises(Killed):
-        training.trained(killed, few_digits, CPU)
+        training.trained([killed], few_digits, CPU)
     monkeypatch.setattr(training, "train_epoch", train_epoch)
-    training.trained(killed, few_digits, CPU)
+    training.trained([killed], few_digits, CPU)
     first, second = weights(whole), weights(killed)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -50,8 +49,10 @@ def test_seeds_differ_from_the_first_weight_on(digits_run):
 
 def test_a_loss_that_is_not_a_number_stops_the_run_and_marks_it_failed(digits_run, few_digits):
     run = digits_run("lr=1e30", "schedule=step", "warmup=0", "epochs=3")
-    with pytest.raises(Refused, match=r"the loss of digits/small/single-demo-seed0-\w+ is nan in epoch 1: lower lr=1e\+30"):
-        training.trained(run, few_digits, CPU)
+    with pytest.raises(
+        Refused, match=r"the loss of digits/small/single-demo-seed0-\w+ is nan in epoch 1: lower lr=1e\+30"
+    ):
+        training.trained([run], few_digits, CPU)
     failed = json.loads((results.folder(run) / "failed.json").read_text())
     assert "lower lr" in failed["reason"] and failed["config"]["lr"] == 1e30
     assert not (training.folder(run) / "weights.pt").exists()
@@ -64,7 +65,7 @@ def test_a_truncated_file_is_named_and_left_alone(name, digits_run, few_digits):
     path.parent.mkdir(parents=True)
     path.write_bytes(b"PK\x03\x04 half a file")
     with pytest.raises(Refused, match=f"{name} cannot be read"):
-        training.trained(run, few_digits, CPU)
+        training.trained([run], few_digits, CPU)
     assert path.read_bytes() == b"PK\x03\x04 half a file"
 
 
@@ -74,11 +75,28 @@ def test_an_ensembles_members_are_the_single_runs_of_the_next_seeds(digits_run):
     assert [m.training_name for m in members] == [s.training_name for s in singles]
 
 
+def test_runs_trained_side_by_side_are_what_they_are_alone(digits_run, few_digits, tmp_path):
+    settings = [("seed=0",), ("seed=1",), ("method=dropreLU",), ("method=svi",)]
+    alone = [digits_run("epochs=2", *s) for s in settings]
+    packed = [digits_run("epochs=2", *s, f"weights_dir={tmp_path}/packed") for s in settings]
+    training.trained(alone, few_digits, CPU)
+    training.fit(packed, few_digits, CPU)
+    for one, other in zip(map(weights, alone), map(weights, packed), strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_gpu_takes_runs_of_one_schedule_together(digits_run):
+    runs = [digits_run("pack=2", *s) for s in (("seed=0",), ("seed=1",), ("seed=2",), ("epochs=3",))]
+    groups = [[r.seed for r in g] for g in training.packs(runs, torch.device("cuda"))]
+    assert sorted(map(len, groups)) == [1, 1, 2]
+    assert all(len(g) == 1 for g in training.packs(runs, CPU))
+
+
 def test_what_is_trained_is_not_trained_again(digits_run, few_digits, monkeypatch):
     run = digits_run("epochs=1")
-    training.trained(run, few_digits, CPU)
+    training.trained([run], few_digits, CPU)
     monkeypatch.setattr(training, "fit", None)
-    network, record = training.trained(run, few_digits, CPU)
+    (network,), (record,) = training.trained([run], few_digits, CPU)
     assert not network.training and record["epoch"] == 1
 
 
@@ -96,7 +114,7 @@ def test_the_fast_learning_rate_rises_and_falls_once(digits_run):
 
 def test_svi_lowers_its_kl_and_learns(digits_run, few_digits):
     run = digits_run("method=svi", "epochs=12", "kl_warmup=0.5", "rho_lr=0.05")
-    training.trained(run, few_digits, CPU)
+    training.trained([run], few_digits, CPU)
     rows = [line.split(",") for line in (training.folder(run) / "curve.csv").read_text().splitlines()]
     kl, accuracy = ([float(row[rows[0].index(name)]) for row in rows[1:]] for name in ("kl", "accuracy"))
     assert kl[-1] < 0.9 * kl[0]

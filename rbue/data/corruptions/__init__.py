@@ -3,8 +3,8 @@
     corrupt(images, "fog", 3, index)    uint8 (N, 3, 32, 32) or (N, 3, 64, 64) in, the same out
 
 Image i of a type and severity is always the same bytes: in any batch, in any order, on CPU and GPU. The definitions are
-those of hendrycks/robustness (make_cifar_c.py, make_tinyimagenet_c.py) with their quirks; 32x32 takes the constants of
-the one and 64x64 of the other. What differs from them is the random numbers, and OpenCV and scipy, which are not needed.
+those of hendrycks/robustness (make_cifar_c.py for 32x32, make_tinyimagenet_c.py for 64x64) with their constants and
+their quirks; only the random numbers are others. Neither OpenCV nor scipy is needed.
 """
 
 from functools import partial
@@ -12,15 +12,14 @@ from functools import partial
 import torch
 
 from rbue.config import Refused, one_of
-from rbue.data.corruptions import blur, digital, noise, spatter, weather
+from rbue.data.corruptions import blur, digital, jpeg, noise, spatter, weather
 from rbue.data.corruptions.draws import Draws
 from rbue.data.corruptions.severities import CONSTANTS, TYPES
 
 __all__ = ["CORRUPTIONS", "SEVERITIES", "TYPES", "Draws", "corrupt"]
 
 SEVERITIES = (1, 2, 3, 4, 5)
-CHUNK = {"cpu": 2**19}  # pixels at a time: a CPU is fastest inside its cache
-WHOLE = 2**25  # ... elsewhere
+CHUNK = {"cpu": 2**19, "cuda": 2**24}  # pixels at a time: a CPU is fastest near its cache
 
 CORRUPTIONS = {  # name → f(uint8 images, constants, draws)
     "gaussian_noise": noise.gaussian_noise,
@@ -56,11 +55,11 @@ def corrupt(images, name, severity, index, seed=0, textures=None, saved=None):
     apply = partial(weather.frost, textures=textures) if name == "frost" else CORRUPTIONS[name]
     quality = {32: 0, 64: 85}[size] if saved is None else saved
     index, out = index.to(images.device), torch.empty_like(images)
-    step = max(1, CHUNK.get(images.device.type, WHOLE) // size**2)
+    step = max(1, CHUNK.get(images.device.type, CHUNK["cpu"]) // size**2)
     for start in range(0, len(images), step):
         part = slice(start, start + step)
         done = apply(images[part], constants, Draws(name, severity, index[part], seed))
-        out[part] = digital.jpeg(done, quality) if quality else done
+        out[part] = jpeg.jpeg(done, quality) if quality else done
     return out
 
 

@@ -85,7 +85,7 @@ def _runs(offsets):
 def _half_gaussian(width, sigma):
     """One-sided: the pixel itself has the largest weight. Weights that vanish on the grid are left out."""
     weights = on_grid(np.exp(-(np.arange(width) ** 2) / (2 * sigma**2)), BYTE_GRID)
-    return [int(weight) / BYTE_GRID for weight in weights if weight > 0]
+    return [weight / BYTE_GRID for weight in weights.tolist() if weight > 0]
 
 
 # --- zoom -------------------------------------------------------------------------------------------------------------
@@ -101,15 +101,14 @@ def zoom_blur(x, c, draws):
 @lru_cache
 def _zooms(size, c, device):
     """The factor 1 is among the zooms and the reference adds the image once more."""
-    factors = np.arange(*c)
-    total = np.eye(size**2)
-    for factor in factors:
-        one = zoom_matrix(size, factor)
-        total += np.kron(one, one)
-    total = np.stack([on_grid(row, BYTE_GRID) for row in total]) / BYTE_GRID
+    layers = np.stack([np.eye(size), *(zoom_matrix(size, factor) for factor in np.arange(*c))])
+    rows = []  # of the matrix, for one row of the image at a time: as a whole it is mostly zeros
+    for by_row in layers.transpose(1, 0, 2):
+        block = np.tensordot(layers, by_row, (0, 0)).transpose(0, 2, 1).reshape(size, -1)
+        rows.append(torch.from_numpy(on_grid(block, BYTE_GRID) / BYTE_GRID).float().to_sparse())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR", UserWarning)  # "in beta state", since 2021
-        return torch.from_numpy(total).float().to_sparse_csr().to(device)
+        return torch.cat(rows).to_sparse_csr().to(device)
 
 
 # --- glass ------------------------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from torchvision.io import decode_jpeg, encode_jpeg
 
 from rbue.data.corruptions.exact import columns, divide, fold, gaussian, to_unit, truncate
+from rbue.data.corruptions.jpeg import jpeg
 
 # --- colour -----------------------------------------------------------------------------------------------------------
 
@@ -55,12 +55,6 @@ def hsv_to_rgb(hue, saturation, value):
 
 def jpeg_compression(x, quality, draws):
     return jpeg(x, quality)
-
-
-def jpeg(x, quality):
-    """libjpeg, one image at a time on the CPU: the same bytes as PIL, which the reference saves with."""
-    images = x.cpu().contiguous().unbind()
-    return torch.stack([decode_jpeg(encode_jpeg(image, quality)) for image in images]).to(x.device)
 
 
 def pixelate(x, c, draws):

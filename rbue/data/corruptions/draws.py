@@ -54,7 +54,7 @@ class Draws:
 
 @lru_cache
 def _box_muller(device):
-    """sqrt(-2 log u) for the high 16 bits of u, and for its low 16 where those are zero: the tail; cosines of a turn."""
+    """sqrt(-2 log u) by the high 16 bits of u, then by its low 16 where those are zero: the tail; cosines of a turn."""
     u = np.concatenate([(np.arange(2**16) + 0.5) / 2**16, (np.arange(2**16) + 0.5) / 2**32])
     radius, cosine = np.sqrt(-2 * np.log(u)), np.cos(2 * np.pi * np.arange(2**16) / 2**16)
     return [torch.from_numpy(np.rint(table * 2**20) / 2**20).to(device) for table in (radius, cosine)]

@@ -16,9 +16,11 @@ BORDERS = {"nearest": "replicate", "reflect101": "reflect"}  # OpenCV's and scip
 
 
 def on_grid(weights, grid):
-    """Weights as integers that sum to `grid`, the largest taking what rounding left over."""
-    whole = np.rint(weights / weights.sum() * grid).astype(np.int64)
-    whole.flat[whole.argmax()] += grid - whole.sum()
+    """Weights as whole numbers that sum to `grid` along the last axis, the largest taking what rounding left over."""
+    whole = np.rint(weights / weights.sum(-1, keepdims=True) * grid)
+    largest = whole.argmax(-1)[..., None]
+    rest = grid - whole.sum(-1, keepdims=True)
+    np.put_along_axis(whole, largest, np.take_along_axis(whole, largest, -1) + rest, -1)
     return whole
 
 

@@ -1,5 +1,7 @@
 """Spatter: drops of water or of mud. OpenCV's Canny, distance transform and histogram equalisation, batched."""
 
+from functools import reduce
+
 import torch
 from torch.nn import functional as F
 
@@ -97,12 +99,15 @@ def _sweep(distance):
     slope = torch.arange(width, device=distance.device) * float(STRAIGHT)
     for row in range(2, wide.shape[1]):
         second, first = wide[:, row - 2], wide[:, row - 1]
-        best = torch.minimum(wide[:, row, 2:-2], first[:, 2:-2] + STRAIGHT)
-        best = torch.minimum(best, torch.minimum(first[:, 1:-3], first[:, 3:-1]) + DIAGONAL)
-        knight = torch.minimum(torch.minimum(second[:, 1:-3], second[:, 3:-1]), torch.minimum(first[:, :-4], first[:, 4:]))
-        best = torch.minimum(best, knight + KNIGHT)
+        straight, diagonal = first[:, 2:-2], _least(first[:, 1:-3], first[:, 3:-1])
+        knight = _least(second[:, 1:-3], second[:, 3:-1], first[:, :-4], first[:, 4:])
+        best = _least(wide[:, row, 2:-2], straight + STRAIGHT, diagonal + DIAGONAL, knight + KNIGHT)
         wide[:, row, 2:-2] = (best - slope).cummin(1).values + slope
     return wide[:, 2:, 2:-2]
+
+
+def _least(*tensors):
+    return reduce(torch.minimum, tensors)
 
 
 def equalize(x):

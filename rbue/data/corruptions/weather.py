@@ -37,8 +37,7 @@ def _flakes(normal, angle, c):
 
 @lru_cache
 def _zoom(size, factor, device):
-    matrix = np.stack([on_grid(row, GRID) for row in zoom_matrix(size, factor)]) / GRID
-    return torch.from_numpy(matrix).to(device)
+    return torch.from_numpy(on_grid(zoom_matrix(size, factor), GRID) / GRID).to(device)
 
 
 # --- frost ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,338 @@
+"""Corruptions: the reference's images where the draws are the same, its statistics where they are not, always the same.
+
+Plain definitions stand in corruption_reference.py; they need OpenCV, scipy and skimage, which rbue itself does not.
+"""
+
+import hashlib
+import json
+import runpy
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_sample_images
+
+from rbue.config import Refused
+from rbue.data import load
+from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, Draws, corrupt, jpeg, noise, spatter, weather
+from rbue.data.corruptions.severities import CIFAR, CONSTANTS, TINY
+
+ROOT = Path(__file__).resolve().parents[1]
+NOISE = {"gaussian_noise": "gaussian", "shot_noise": "shot", "impulse_noise": "impulse", "speckle_noise": "speckle"}
+SEEDED = [*NOISE, "glass_blur", "motion_blur", "snow", "frost", "fog", "elastic_transform", "spatter"]
+HAS_FROST = find_spec("imagecorruptions") is not None
+
+
+def photos(count, size):
+    """uint8 (count, 3, size, size) pieces of two photographs that come with scikit-learn, at two scales."""
+    pieces = []
+    for image in load_sample_images().images:
+        for step in (1, 4):
+            part = image[::step, ::step]
+            grid = [(r, c) for r in range(0, len(part) - size, size) for c in range(0, part.shape[1] - size, size)]
+            pieces += [part[r : r + size, c : c + size] for r, c in grid[:: max(1, len(grid) * 4 // count)]]
+    return torch.from_numpy(np.stack(pieces[:count]).transpose(0, 3, 1, 2).copy())
+
+
+def patterns(count=6, size=32):
+    """Images by integer arithmetic alone: slopes, stripes, flat and random parts, the same on any machine."""
+    n, c, r, w = (
+        torch.arange(k).view([-1 if i == j else 1 for j in range(4)]) for i, k in enumerate((count, 3, size, size))
+    )
+    images = (r * (n + 3) + w * (2 * c + 1) + 40 * n) % 256
+    images = torch.where((r > size // 2) & (w < size // 3), 255 * (n % 2), images)
+    grain = Draws("fog", 1, torch.arange(count), seed=9).below("byte", 256, 3, size, size)
+    return torch.where((r < size // 4) & (w > size // 2), grain, images).to(torch.uint8)
+
+
+def types(names=TYPES):
+    without = pytest.mark.skipif(not HAS_FROST, reason="no frost textures: pip install imagecorruptions")
+    return [pytest.param(name, marks=without) if name == "frost" else name for name in names]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    for module in ("cv2", "scipy", "skimage"):
+        pytest.importorskip(module)
+    return pytest.importorskip("corruption_reference")
+
+
+# --- against the reference --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", CONSTANTS)
+@pytest.mark.parametrize("name", types([name for name in TYPES if name not in NOISE]))
+def test_given_the_same_draws_an_image_is_the_reference_s(plain, name, size):
+    images, index = photos(4, size), torch.tensor([3, 1, 4, 1_000_000])
+    for severity in SEVERITIES:
+        c, draws = CONSTANTS[size][name][severity - 1], Draws(name, severity, index)
+        ours = CORRUPTIONS[name](images, c, draws).permute(0, 2, 3, 1).numpy().astype(int)
+        rows = images.permute(0, 2, 3, 1).numpy()
+        theirs = np.stack([plain.reference(row, name, c, plain.Replay(draws, i)) for i, row in enumerate(rows)])
+        apart = abs(ours - theirs)
+        # a truncation that falls the other way moves a spatter's relief, everywhere else one grey level
+        assert (apart <= 1).mean() >= (0.995 if name == "spatter" else 1), (name, severity, apart.max())
+        assert (apart == 0).mean() >= 0.98, (name, severity, (apart == 0).mean())
+
+
+@pytest.mark.parametrize("name", types(SEEDED))
+def test_with_its_own_draws_a_type_has_the_reference_s_statistics(plain, name):
+    """Mean, variance and spectrum of what a corruption adds, image by image: paired, all within 4.5 standard errors."""
+    images, severity = photos(100, 32), 4
+    ours = corrupt(images, name, severity, torch.arange(len(images))).double()
+    rows, draw = images.permute(0, 2, 3, 1).numpy(), plain.Numpy(seed=1)
+    theirs = np.stack([plain.reference(row, name, CIFAR[name][severity - 1], draw) for row in rows])
+    theirs = torch.from_numpy(theirs).permute(0, 3, 1, 2).double()
+    apart = statistics(ours - images) - statistics(theirs - images)
+    errors = apart.mean(0) / (apart.std(0) / len(apart) ** 0.5 + 1e-9)
+    assert errors.abs().max() < 4.5, errors
+
+
+def statistics(added):
+    """(N, 6): mean, log variance, and the log power in four rings of the spectrum."""
+    grey = added.mean(1)
+    power = torch.fft.fft2(grey - grey.mean((1, 2), keepdim=True)).abs() ** 2
+    line = torch.fft.fftfreq(grey.shape[-1])
+    radius = (line[:, None] ** 2 + line**2).sqrt()
+    rings = [
+        power[:, (radius > low) & (radius <= high)].mean(1)
+        for low, high in ((0, 0.1), (0.1, 0.2), (0.2, 0.35), (0.35, 1))
+    ]
+    return torch.stack([added.mean((1, 2, 3)), *((x + 1).log() for x in (added.var((1, 2, 3)), *rings))], 1)
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_noise_draws_bytes_with_the_reference_s_probabilities(plain, name):
+    """200,000 draws of each of a few bytes against numpy's, every output byte within six standard errors."""
+    count, severity = 2**16, 3
+    c, draw = CIFAR[name][severity - 1], plain.Numpy(seed=2)
+    for byte in (0, 40, 128, 250, 255):
+        images = torch.full((count // 1024, 3, 32, 32), byte, dtype=torch.uint8)
+        ours = torch.bincount(corrupt(images, name, severity, torch.arange(len(images))).flatten(), minlength=256)
+        theirs = np.bincount(plain.reference(images[:, 0].numpy().repeat(3), name, c, draw), minlength=256)
+        expected = (ours.numpy() + theirs) / 2
+        assert (abs(ours.numpy() - theirs) <= 6 * np.sqrt(expected * 2 + 1)).all()
+
+
+@pytest.mark.parametrize("name", NOISE.values())
+def test_an_alias_table_holds_the_distribution_it_was_made_from(name):
+    c = {"shot": 50}.get(name, 0.07)
+    table, probabilities = noise._alias_table(name, c, torch.device("cpu")).view(256, 256), np.zeros((256, 256))
+    keep, other = (table >> 8).numpy() / noise.CELL / 256, (table & 255).numpy()
+    probabilities += keep
+    np.add.at(probabilities, (np.arange(256)[:, None], other), 1 / 256 - keep)
+    assert abs(np.cumsum(probabilities, 1) - noise.cumulative(name, c)).max() < 2**-27
+
+
+def test_canny_and_the_distance_transform_are_opencv_s(plain):
+    layer = (255 * torch.rand(64, 32, 32, generator=torch.Generator().manual_seed(0)) ** 2).floor()
+    layer = torch.where(layer < 120, 0, layer)
+    edges = spatter.canny(layer, 50, 150)
+    distances = spatter.edge_distance(edges) / spatter.UNIT
+    for image, edge, distance in zip(layer.numpy(), edges.numpy(), distances.numpy(), strict=True):
+        theirs = plain.cv2.Canny(image.astype(np.uint8), 50, 150)
+        assert ((theirs > 0) == edge).all()
+        far = plain.cv2.distanceTransform(255 - theirs, plain.cv2.DIST_L2, 5)
+        assert abs(np.minimum(far, 20) - distance).max() < 1e-4
+
+
+@pytest.mark.parametrize("size", CONSTANTS)
+def test_the_batched_jpeg_is_libjpeg_s_byte_for_byte(size):
+    images = torch.cat([photos(20, size), patterns(6, size)])
+    for quality in (1, 25, 40, 50, 58, 65, 80, 85, 100):
+        assert torch.equal(jpeg.batched(images, quality), jpeg.codec(images, quality))
+
+
+# --- always the same --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", types())
+def test_an_image_is_the_same_bytes_in_any_batch_and_order(name):
+    images, index = photos(9, 32), torch.arange(9) * 1000 + 7
+    for severity in (1, 3, 4):
+        whole = corrupt(images, name, severity, index)
+        order = torch.tensor([5, 2, 8, 0, 1, 7, 3, 6, 4])
+        shuffled = [corrupt(images[part], name, severity, index[part]) for part in order.split([1, 5, 3])]
+        assert torch.equal(whole[order], torch.cat(shuffled))
+
+
+@pytest.mark.parametrize("name", types(SEEDED))
+def test_images_seeds_and_severities_draw_apart(name):
+    images = photos(1, 32).repeat(3, 1, 1, 1)
+    first = corrupt(images, name, 5, torch.tensor([0, 1, 10_000]))
+    assert all(not torch.equal(first[a], first[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+    assert not torch.equal(first, corrupt(images, name, 5, torch.tensor([0, 1, 10_000]), seed=1))
+    one, two = (Draws(name, severity, torch.arange(2)).normal("layer", 8, 8) for severity in (1, 2))
+    assert not torch.equal(one, two)
+
+
+def test_normals_are_normal_and_uniforms_uniform():
+    draws = Draws("snow", 1, torch.arange(1000))
+    z = draws.normal("layer", 31, 33).flatten(1)  # an odd number of elements: half a pair is left over
+    for power, moment in ((1, 0), (2, 1), (3, 0), (4, 3)):
+        assert (z**power).mean().item() == pytest.approx(moment, abs=0.03)
+    share = (z.abs() > 4).double().mean().item()
+    assert share == pytest.approx(6.33e-5, rel=0.35)
+    assert (z[:, 1:] * z[:, :-1]).mean().abs() < 0.005 and (z[1:] * z[:-1]).mean().abs() < 0.005
+    counts = torch.bincount(draws.below("shift", 10, 1024).flatten(), minlength=10).double()
+    assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 35  # chi-square with 9 degrees of freedom
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", types())
+@pytest.mark.parametrize("size", CONSTANTS)
+def test_a_gpu_makes_the_cpu_s_images(name, size):
+    images, index = photos(64, size), torch.arange(64)
+    for severity in SEVERITIES:
+        ours = corrupt(images, name, severity, index, saved=0)
+        theirs = corrupt(images.cuda(), name, severity, index.cuda(), saved=0).cpu()
+        assert (ours.int() - theirs.int()).abs().max() <= 1
+        assert (ours != theirs).float().mean() < 1e-4
+
+
+# --- constants, sizes, refusals ---------------------------------------------------------------------------------------
+
+
+def test_every_type_has_a_function_and_five_severities():
+    assert len(TYPES) == 19 and tuple(CORRUPTIONS) == TYPES == tuple(CIFAR)
+    assert all(len(table[name]) == 5 for table in (CIFAR, TINY) for name in TYPES)
+    assert [len(np.arange(*c)) for c in CIFAR["zoom_blur"]] == [7, 12, 16, 21, 26]  # the float end-points of np.arange
+
+
+def test_64x64_images_are_saved_as_jpeg_like_the_official_ones():
+    images, index = photos(3, 64), torch.arange(3)
+    raw = corrupt(images, "fog", 2, index, saved=0)
+    assert torch.equal(corrupt(images, "fog", 2, index), jpeg.codec(raw, 85))
+    assert not torch.equal(corrupt(images, "fog", 2, index), raw)
+    small = photos(3, 32)
+    assert torch.equal(corrupt(small, "fog", 2, index), corrupt(small, "fog", 2, index, saved=0))
+
+
+def refusal(*args, **kwargs):
+    with pytest.raises(Refused) as refused:
+        corrupt(*args, **kwargs)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_what_cannot_be_corrupted_is_refused_in_a_sentence():
+    images, index = patterns(1), torch.arange(1)
+    assert "fogg is not known" in refusal(images, "fogg", 1, index)
+    assert "severity=6" in refusal(images, "fog", 6, index)
+    assert "(1, 3, 31, 32)" in refusal(images[:, :, 1:], "fog", 1, index)
+    assert "float32" in refusal(images.float(), "fog", 1, index)
+
+
+def test_frost_without_textures_says_so_and_the_others_go_on(monkeypatch, tmp_path):
+    images, index = patterns(1), torch.arange(1)
+    monkeypatch.setattr(weather, "find_spec", lambda name: None)
+    assert "pip install imagecorruptions" in refusal(images, "frost", 1, index)
+    assert "holds no frost1.png" in refusal(images, "frost", 1, index, textures=tmp_path)
+    assert corrupt(images, "snow", 1, index).shape == images.shape
+
+
+def test_frost_crops_the_textures_of_a_folder(tmp_path):
+    for number in range(1, 6):
+        texture = np.full((200, 220, 3), 50 * number, np.uint8)
+        weather.Image.fromarray(texture).save(tmp_path / f"frost{number}.png")
+    black = torch.zeros(200, 3, 32, 32, dtype=torch.uint8)
+    frosted = corrupt(black, "frost", 5, torch.arange(200), textures=tmp_path)
+    assert set(frosted.unique().tolist()) == {int(0.45 * 50 * number) for number in range(1, 6)}
+
+
+# --- the published sets -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(monkeypatch):
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["corruptions.py", *map(str, words)])
+        runpy.run_path(str(ROOT / "scripts" / "corruptions.py"), run_name="__main__")
+
+    return run
+
+
+def test_the_script_writes_the_official_layout_and_goes_on_where_it_stopped(command, tmp_path):
+    out = tmp_path / "digits_c"
+    command("digits", "--out", out, "--types", "contrast", "--device", "cpu")
+    data, written, labels = load("digits", "nowhere"), np.load(out / "contrast.npy"), np.load(out / "labels.npy")
+    count = len(data.test_images)
+    assert written.shape == (5 * count, 32, 32, 3) and written.dtype == np.uint8
+    assert (labels.reshape(5, count) == data.test_labels.numpy()).all()
+    third = corrupt(data.test_images, "contrast", 3, torch.arange(count)).permute(0, 2, 3, 1).numpy()
+    assert (written[2 * count : 3 * count] == third).all()
+    before = (out / "contrast.npy").stat().st_mtime_ns
+    command("digits", "--out", out, "--types", "contrast", "saturate", "--device", "cpu")
+    assert (out / "contrast.npy").stat().st_mtime_ns == before
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert list(manifest["files"]) == ["contrast", "saturate"]
+    entry = manifest["files"]["contrast"]
+    assert entry["sha256"] == hashlib.sha256((out / "contrast.npy").read_bytes()).hexdigest()
+    assert entry["heads"][2] == hashlib.sha256(third[:100].copy()).hexdigest()
+
+
+def test_the_script_says_when_its_images_are_not_those_of_the_manifest(command, tmp_path):
+    out, manifest = tmp_path / "digits_c", tmp_path / "manifest.json"
+    command("digits", "--out", out, "--types", "contrast", "--device", "cpu", "--manifest", manifest)
+    content = json.loads(manifest.read_text())
+    content["files"]["contrast"]["sha256"] = "0" * 64
+    manifest.write_text(json.dumps(content))
+    with pytest.raises(SystemExit, match="other images"):
+        command("digits", "--out", out, "--types", "contrast", "--device", "cpu", "--manifest", manifest)
+    with pytest.raises(SystemExit, match="another dataset, seed"):
+        command("digits", "--out", out, "--seed", 1, "--device", "cpu", "--manifest", manifest)
+
+
+DIGESTS = {  # of patterns() at the five severities
+    32: {
+        "gaussian_noise": "5245cbac6211",
+        "shot_noise": "e821f5e9807a",
+        "impulse_noise": "ffb651805f74",
+        "defocus_blur": "5df96bfbe892",
+        "glass_blur": "2021ea43e0e4",
+        "motion_blur": "0b24b9ecefac",
+        "zoom_blur": "71a1efc74089",
+        "snow": "386a1bbd1258",
+        "fog": "efaa17271724",
+        "brightness": "aa8ead4aff36",
+        "contrast": "e65312491ff7",
+        "elastic_transform": "2d8873808c56",
+        "pixelate": "65f964017804",
+        "speckle_noise": "bcd32a34225d",
+        "gaussian_blur": "12084b3557de",
+        "spatter": "d5e32bd1cef5",
+        "saturate": "21c9bed6fea2",
+    },
+    64: {
+        "gaussian_noise": "e4430be39d53",
+        "shot_noise": "25adf0501931",
+        "impulse_noise": "2ce5ec1456b0",
+        "defocus_blur": "2aa472c069ac",
+        "glass_blur": "bbfaf9c7e142",
+        "motion_blur": "a5b07778da52",
+        "zoom_blur": "b5ae7580b31b",
+        "snow": "1eac5e2c62dd",
+        "fog": "79e9824fc64d",
+        "brightness": "a26442798d43",
+        "contrast": "210c04f97813",
+        "elastic_transform": "a3b8dfca478d",
+        "pixelate": "e90384839da5",
+        "speckle_noise": "738b28402cb1",
+        "gaussian_blur": "bfbab17b9bed",
+        "spatter": "3d9bf1b6a9a9",
+        "saturate": "e9de98bb6a37",
+    },
+}
+
+
+@pytest.mark.parametrize("size", CONSTANTS)
+def test_the_images_are_the_ones_that_were_published(size):
+    """Bytes as on the machine that made the manifest; jpeg and frost go by the installed libjpeg and textures."""
+    images, digests = patterns(6, size), {}
+    for name in (name for name in TYPES if name not in ("jpeg_compression", "frost")):
+        made = [corrupt(images, name, severity, torch.arange(6), saved=0) for severity in SEVERITIES]
+        digests[name] = hashlib.sha256(torch.stack(made).numpy()).hexdigest()[:12]
+    assert digests == DIGESTS[size]
