@@ -17,7 +17,7 @@ $(VENV)/.ready: pyproject.toml
 	@touch $@
 
 demo: setup ## Train and evaluate all ten rows of the tables on embedded digits: no download, no GPU, minutes
-	$(PY) scripts/demo.py
+	$(PY) scripts/rows.py dataset=digits arch=small protocol=demo results_dir=outputs/demo/runs weights_dir=outputs/demo/weights
 
 test: setup ## Check style and run the tests
 	$(VENV)/bin/ruff check .
@@ -30,9 +30,18 @@ data: setup ## Fetch and verify a dataset: make data DATASET=cifar10 | cifar100 
 tables: setup ## Rebuild the paper's Tables 1-3 from results/runs: Markdown, LaTeX and CSV under results/tables
 	$(PY) scripts/tables.py
 
+claims: setup ## Judge the paper's 58 claims, on its own numbers and on ours: results/claims.md
+	$(PY) scripts/claims.py
+
+corruptions: setup ## Write the 95 corrupted test sets and their sha256: make corruptions DATASET=cifar10
+	$(PY) scripts/corruptions.py $(DATASET) --out data/$(DATASET)_c
+
+benchmark: setup ## Measure the engine's speed as ratios, side by side: results/benchmarks
+	$(PY) scripts/benchmark.py
+
 clean: ## Remove the environment and caches; results, weights and data stay
 	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test data tables clean
+.PHONY: help setup demo test data tables claims corruptions benchmark clean
 .DEFAULT_GOAL := help

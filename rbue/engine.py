@@ -84,6 +84,7 @@ class Step:
         self.places = torch.arange(self.order.shape[1], device=device)
         self.rates = learning_rates(run, self.total).float().to(device)
         self.lr = torch.zeros((), device=device)
+        self.parameters = list(self.network.parameters())
         self.optimizers = optimizers(self.network, run, self.lr)
         self.sums = torch.zeros(3, dtype=torch.float64, device=device)
         self.compiled = self.objective
@@ -93,8 +94,8 @@ class Step:
         keys = noise.keys(self.run.seed + noise.AUGMENT, self.count, self.places, 1)[0]
         with noise.counted(self.network, self.run.seed + noise.TRAIN, self.count, self.places):
             loss, hits, kl = self.compiled(index, keys)
-            (loss + self.kl_weight() * kl).backward()
-        self.update()
+            gradients = torch.autograd.grad(loss + self.kl_weight() * kl, self.parameters)
+        self.update(gradients)
         self.sums += torch.stack([loss.detach(), hits, kl.detach()])
 
     def objective(self, index, keys):
@@ -115,7 +116,9 @@ class Step:
         rise = getattr(self.run, "kl_warmup", 0) * self.total
         return (self.count[0] / rise).clamp(max=1) if rise else 1.0
 
-    def update(self):
+    def update(self, gradients):
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
         self.lr.copy_(self.rates.index_select(0, self.count)[0])
         for optimizer in self.optimizers:
             optimizer.step()
@@ -157,10 +160,17 @@ def fast(steps, device, wanted="auto"):
         try:
             return capture(steps, device), "captured"
         except Exception as error:  # compilers fail in many ways, and none of them is worth losing the run
-            log.warning("compiling or capturing failed (%s), so this runs eagerly", str(error).splitlines()[0])
+            fell_back(error)
             for step in steps:
                 step.compiled = step.objective
     return lambda: [step() for step in steps], "eager"
+
+
+def fell_back(error):
+    """One line for the user; the whole story at the debug level."""
+    why = " ".join(str(error).split())[:300]
+    log.warning("compiling or capturing failed (%s), so this runs eagerly", why)
+    log.debug("what failed", exc_info=error)
 
 
 def capture(steps, device):

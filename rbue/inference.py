@@ -5,7 +5,6 @@ A sampler is a function (images, rows) -> probabilities of one batch, a few samp
 """
 
 import copy
-import logging
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from rbue.data import augment
 from rbue.layers import Site
 from rbue.methods import METHODS
 
-log = logging.getLogger(__name__)
 COUNTS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 1000)  # where the sample curve is drawn
 DIVERSE = 4  # samples compared pairwise (Section 4.4)
 
@@ -111,7 +109,10 @@ class Captured:
         self.given = [t.clone() for t in self.once(x)]
         self.rows = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         self.k = torch.zeros(1, dtype=torch.int64, device=x.device)
-        compute = (lambda *given: probabilities(every(*given)))  # fmt: skip
+
+        def compute(*given):
+            return probabilities(every(*given))
+
         self.compute = torch.compile(compute, dynamic=False) if traced else compute
         self.graph = self.captured()
 
@@ -156,7 +157,7 @@ def test(run, networks, data, device):
     def prepare(x):
         return augment.normalise(x, mean, std).to(dtype)
 
-    with torch.inference_mode():
+    with torch.no_grad():
         with devices.measured(device) as setup:
             first = prepare(images[: run.eval_batch])
             draws, how = zip(*(fast(n, samples, run, first, dtype) for n in networks), strict=True)
@@ -175,7 +176,7 @@ def fast(network, samples, run, x, dtype):
         try:
             return Captured(network, samples, run.seed, x), "captured"
         except Exception as error:  # compilers fail in many ways, and none of them is worth losing the run
-            log.warning("compiling or capturing failed (%s), so this runs eagerly", str(error).splitlines()[0])
+            engine.fell_back(error)
     return sampler(network, samples, run.seed, run.eval_batch), "eager"
 
 

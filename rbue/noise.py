@@ -40,8 +40,8 @@ def _splitmix(state, value):
 
 def keys(seed, step, rows, sites):
     """64-bit keys as int32 pairs (sites, rows, 2). `rows` is an int64 tensor; `seed` and `step` ints or tensors."""
-    state = _splitmix(torch.zeros_like(rows), torch.as_tensor(seed, dtype=torch.int64, device=rows.device))
-    state = _splitmix(state, torch.as_tensor(step, dtype=torch.int64, device=rows.device))
+    state = _splitmix(torch.zeros_like(rows), torch.zeros_like(rows) + seed)  # no copy from the host: may be captured
+    state = _splitmix(state, torch.zeros_like(rows) + step)
     state = _splitmix(state, rows)
     state = _splitmix(state, torch.arange(sites, device=rows.device)[:, None])
     return state.contiguous().view(torch.int32).view(sites, len(rows), 2)
@@ -114,11 +114,11 @@ def counted(network, seed, step, rows):
 
     `step` may be a number or one number a row; what is drawn once a pass goes by the first.
     """
-    noise, step = of(network), torch.as_tensor(step, dtype=torch.int64, device=rows.device)
+    noise, one = of(network), rows.new_full((1,), PASS)
     before = noise.by_row, noise.by_pass
     if noise.sites:
         noise.by_row = keys(seed, step, rows, noise.sites)
-        noise.by_pass = keys(seed, step.reshape(-1)[:1], rows.new_tensor([PASS]), noise.sites)
+        noise.by_pass = keys(seed, step[:1] if torch.is_tensor(step) else step, one, noise.sites)
     try:
         yield network
     finally:

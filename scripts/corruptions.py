@@ -36,11 +36,12 @@ def file_sha256(path):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_json(path, content):
-    """Whole or not at all: a killed run leaves the manifest before it."""
+def write_whole(path, write):
+    """Whole or not at all: a killed run leaves the file before it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=1) + "\n")
+    with open(partial, "wb") as file:
+        write(file)
     os.replace(partial, path)
 
 
@@ -76,7 +77,7 @@ def finish_type(name, images, manifest, args, bar):
     if known and known != entry:
         raise Refused(f"{path} has sha256 {entry['sha256']} and {args.manifest} says {known['sha256']}: other images")
     manifest["files"][name] = entry
-    write_json(args.manifest, manifest)
+    write_whole(args.manifest, lambda file: file.write((json.dumps(manifest, indent=1) + "\n").encode()))
 
 
 def open_manifest(args, count):
@@ -93,9 +94,9 @@ def open_manifest(args, count):
 def write_sets(args):
     """All types asked for. One that is refused, as frost without textures, does not keep the others."""
     data, refusals = load(args.dataset, args.data_dir), []
-    args.out.mkdir(parents=True, exist_ok=True)
     manifest, images = open_manifest(args, len(data.test_images)), data.test_images.to(args.device)
-    np.save(args.out / "labels.npy", np.tile(data.test_labels.numpy().astype(np.uint8), len(SEVERITIES)))
+    labels = np.tile(data.test_labels.numpy().astype(np.uint8), len(SEVERITIES))
+    write_whole(args.out / "labels.npy", lambda file: np.save(file, labels))
     with tqdm(total=len(args.types) * len(SEVERITIES), unit="set") as bar:
         for name in args.types:
             bar.set_description(name)

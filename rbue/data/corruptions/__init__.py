@@ -54,7 +54,8 @@ def corrupt(images, name, severity, index, seed=0, textures=None, saved=None):
     constants, size = _constants(images, name, severity), images.shape[-1]
     apply = partial(weather.frost, textures=textures) if name == "frost" else CORRUPTIONS[name]
     quality = {32: 0, 64: 85}[size] if saved is None else saved
-    index, out = index.to(images.device), torch.empty_like(images)
+    images, index = images.contiguous(), index.to(images.device)
+    out = torch.empty_like(images)
     step = max(1, CHUNK.get(images.device.type, CHUNK["cpu"]) // size**2)
     for start in range(0, len(images), step):
         part = slice(start, start + step)

@@ -19,7 +19,7 @@ CHROMA = """17 18 24 47 99 99 99 99 18 21 26 66 99 99 99 99 24 26 56 99 99 99 99
 
 
 def jpeg(x, quality):
-    return batched(x, quality) if x.is_cuda else codec(x, quality)
+    return codec(x, quality) if x.device.type == "cpu" else batched(x, quality)
 
 
 def codec(x, quality):

@@ -1,0 +1,123 @@
+"""Items in words: '17 win / 1 tie / 30 loss of 48 (-0.93 to +3.29 pp)', the cells that lack, the seeds behind."""
+
+from itertools import groupby
+
+from rbue.report.claims.checks import NAMES, VERSUS
+from rbue.report.claims.numbers import kind, paper_order
+from rbue.report.rows import ARCHS, DATASETS
+
+NOISY = ("accuracy", "ece", "dis")  # shares of test images: their standard error is known from one run
+
+
+def describe(items):
+    """One clause a part, in the order the claim asks them."""
+    parts = {}
+    for item in items:
+        if item.outcome is not None:
+            parts.setdefault((item.aside, item.part), []).append(item)
+    total = {part: sum(item.part == part for item in items) for _, part in parts}
+    return "; ".join(clause(part, group, total[part]) for (_, part), group in parts.items())
+
+
+def clause(part, items, total):
+    """'accuracy 3 win / 12 tie / 1 loss of 16 (-0.81 to +0.35 pp), 32 missing'."""
+    if total == 1 or not items[0].words:
+        return " ".join(filter(None, [part, span(items), verdict_word(items)]))
+    colon = "" if items[0].words == VERSUS else ":"
+    text = f"{part}{colon} {counts([item.outcome for item in items], items[0].words)} of {len(items)}"
+    shown, missing = span(items), total - len(items)
+    return text + (f" ({shown})" if shown else "") + beyond(items) + (f", {missing} missing" if missing else "")
+
+
+def verdict_word(items):
+    words = items[0].words
+    return f"({words[1 - items[0].outcome]})" if words else ""
+
+
+def counts(outcomes, words):
+    """win / tie / loss always in full; of yes / unclear / no the ones that occur."""
+    tally = [(outcomes.count(value), word) for value, word in zip((1, 0, -1), words, strict=True)]
+    return " / ".join(f"{count} {word}" for count, word in tally if count or words == VERSUS)
+
+
+def span(items):
+    """The smallest and the largest difference or ratio."""
+    values = [item.shown for item in items if item.shown is not None]
+    if not values:
+        return ""
+    low, high = (items[0].form.format(value + 0.0) for value in (min(values), max(values)))
+    return low if low == high else f"{low.removesuffix(' pp')} to {high}"
+
+
+def beyond(items):
+    """Printed wins that rounding and test noise leave standing; silent where it says nothing new."""
+    strict, plain = [item.beyond for item in items], [item.outcome for item in items]
+    if None in strict or strict == plain or kind(items[0].keys[0][3]) not in NOISY:
+        return ""
+    return f", beyond rounding and noise {strict.count(1)} / {strict.count(0)} / {strict.count(-1)}"
+
+
+# --- what lacks, and how many seeds -----------------------------------------------------------------------------------
+
+
+def missing_text(items, numbers):
+    """'CIFAR-100: all 10 rows; CIFAR-10 DenseNet-121: SVI'."""
+    needed = by_place(key for item in items for key in item.keys)
+    lacking = by_place(key for item in items for key in item.missing)
+    texts = {place: lack_text(keys, needed[place], numbers) for place, keys in lacking.items()}
+    by_text = {}
+    for place, text in texts.items():
+        by_text.setdefault(text, []).append(place)
+    return "; ".join(f"{places_text(places)}: {text}" for text, places in by_text.items())
+
+
+def by_place(keys):
+    places = {}
+    for key in keys:
+        places.setdefault(key[:2], {})[key] = None  # a dict keeps the order and each key once
+    return places
+
+
+def lack_text(keys, needed, numbers):
+    """Rows where a whole run lacks; 'ECE of SVI' where the run is there and the number is not."""
+    runs = unique(key[2] for key in keys if key[:3] not in numbers.runs)
+    metrics = {}
+    for key in keys:
+        if key[2] not in runs:
+            metrics.setdefault(metric_text(key[3]), {})[key[2]] = None
+    every_row = len(unique(key[2] for key in needed))
+    texts = [rows_text(runs, every_row)] if runs else []
+    return ", ".join(texts + [f"{metric} of {rows_text(list(rows), every_row)}" for metric, rows in metrics.items()])
+
+
+def metric_text(metric):
+    base, _, severity = metric.partition("@")
+    return NAMES[base] + (" under corruption" if severity else "")
+
+
+def rows_text(rows, needed):
+    if len(rows) == needed > 2:
+        return f"all {needed} rows"
+    return " and ".join(rows) if len(rows) <= 2 else f"{len(rows)} of {needed} rows"
+
+
+def unique(values):
+    return list(dict.fromkeys(values))
+
+
+def places_text(places):
+    """'CIFAR-10 VGG-13/ResNet-18, CIFAR-100, digits small': a dataset alone is all three of its networks."""
+    texts = []
+    for dataset, group in groupby(sorted(places, key=paper_order), key=lambda place: place[0]):
+        archs = [arch for _, arch in group]
+        networks = "" if archs == list(ARCHS) else " " + "/".join(ARCHS.get(arch, arch) for arch in archs)
+        texts.append(DATASETS.get(dataset, dataset) + networks)
+    return ", ".join(texts)
+
+
+def seeds_text(items, numbers):
+    """'n = 1' or 'n = 1 to 3': seeds behind the cells this rests on."""
+    counts = [numbers.n[key] for item in items if item.outcome is not None for key in item.keys]
+    if not counts:
+        return ""
+    return f"n = {min(counts)}" + (f" to {max(counts)}" if min(counts) < max(counts) else "")

@@ -1,0 +1,65 @@
+"""Every claim with its verdict on the paper's own numbers and on ours, one a protocol."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rbue.report.claims.algebra import ALGEBRA
+from rbue.report.claims.evidence import places_text
+from rbue.report.claims.numbers import Numbers, our_frames, paper_frame
+from rbue.report.claims.predicates import PREDICATES
+from rbue.report.claims.rules import UNDECIDED, Verdict, decide, measured
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One claim: what claims.json says of it, and the verdicts."""
+
+    claim: dict
+    paper: Verdict
+    ours: dict  # {protocol: Verdict}; empty for claims that no measurement of ours decides
+
+    @property
+    def id(self):
+        return self.claim["id"]
+
+
+def load(paper_dir):
+    return json.loads((Path(paper_dir) / "claims.json").read_text())["claims"]
+
+
+def build(results, paper_dir):
+    """The 58 entries in the paper's order of claims.json."""
+    paper = Numbers.of(paper_frame(paper_dir))
+    ours = {protocol: Numbers.of(frame) for protocol, frame in our_frames(results).items()}
+    return [Entry(claim, on_paper(claim, paper), on_ours(claim, ours)) for claim in load(paper_dir)]
+
+
+def on_paper(claim, numbers):
+    """By algebra or by the printed numbers where they decide; else as read, with the reason."""
+    if claim["id"] in ALGEBRA:
+        return ALGEBRA[claim["id"]]()
+    if claim["decided_from"] == "reading":
+        return Verdict(claim["verdict"], claim["evidence"], by="reading")
+    predicate = PREDICATES[claim["id"]]
+    return replace(decide(predicate.check(numbers, predicate.scope), predicate.rule, numbers), seeds="")  # none stated
+
+
+def on_ours(claim, ours):
+    predicate = PREDICATES.get(claim["id"])
+    if predicate is None or not predicate.ours:
+        return {}
+    return {protocol: wherever_measured(predicate, numbers) for protocol, numbers in ours.items()}
+
+
+def wherever_measured(predicate, numbers):
+    """In the claim's own scope; where nothing of that is measured, also wherever else the question can be asked."""
+    items = list(predicate.check(numbers, predicate.scope))
+    outside = [place for place in numbers.places if place not in predicate.scope]
+    if measured(items) or not predicate.transfers or not outside:
+        return decide(items, predicate.rule, numbers)
+    there = [place for place in outside if measured(predicate.check(numbers, [place]))]
+    if not there:
+        return decide(items, predicate.rule, numbers)
+    found = decide(predicate.check(numbers, there), predicate.rule, numbers, where=places_text(there))
+    return Verdict(UNDECIDED, "", missing=f"everything on {places_text(predicate.scope)}", elsewhere=found)

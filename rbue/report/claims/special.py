@@ -1,0 +1,234 @@
+"""Checks that one claim alone needs, each named after what it asks."""
+
+from dataclasses import replace
+from itertools import product
+from math import inf
+
+import pandas as pd
+
+from rbue.report.claims.checks import (
+    CONDITION,
+    RATIO,
+    advantage,
+    agree,
+    ask,
+    better,
+    each,
+    exactly,
+    form,
+    inside,
+    name,
+    on_par,
+    ratio,
+    steps,
+    together,
+    within,
+)
+from rbue.report.claims.numbers import SEVERITIES
+from rbue.report.claims.scopes import (
+    ALL_LAYERS,
+    C10,
+    DE,
+    DIVERSE,
+    DROPOUT,
+    DROPRELU,
+    P2,
+    P5,
+    Q8,
+    Q9,
+    Q95,
+    QUALITY,
+    SHIFTED,
+    SHIFTED_ECE,
+    SINGLE,
+    SVI,
+    TINY_DENSE,
+    VARIED,
+)
+from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED
+
+SAME_TIME = 0.05  # what a training time varies by anyway
+
+
+def spread_of_slopes(numbers, places):
+    """T4: across the two methods, the larger coefficient q(1-q) or p(1-p) should give the larger divergence."""
+    coefficient = {Q8: 0.16, Q95: 0.0475, P2: 0.16, P5: 0.25}
+    for pair in product((Q8, Q95), DROPOUT):
+        smaller, larger = sorted(pair, key=coefficient.get)
+        if coefficient[smaller] < coefficient[larger]:  # q = 0.8 and p = 0.2 have the same
+            yield from each([larger], [smaller], "mean_jsd", part="larger coefficient, larger {}")(numbers, places)
+
+
+def best_q(numbers, places):
+    """A4: the named q wins in accuracy or ECE against the other three and loses in neither."""
+
+    def judge(*cells):
+        gaps = [better(metric)(*cells[4 * i : 4 * i + 4])["outcome"] for i, metric in enumerate(QUALITY)]
+        return {"outcome": -1 if min(gaps) < 0 else max(gaps)}
+
+    for place in places:
+        chosen = Q9 if place[1] == "vgg13" else Q95
+        rows = [chosen, *(q for q in DROPRELU if q != chosen)]
+        keys = [(*place, row, metric) for metric in QUALITY for row in rows]
+        yield ask(numbers, "the named q is the best of four", keys, judge, words=CONDITION)
+
+
+def better_in_both(numbers, places):
+    """A3, beside the counts: pairs that win in accuracy and in ECE."""
+
+    def judge(*cells):
+        wins = [better(metric)(*cells[2 * i : 2 * i + 2])["outcome"] > 0 for i, metric in enumerate(QUALITY)]
+        return {"outcome": 1 if all(wins) else -1}
+
+    for place, q, p in product(places, DROPRELU, DROPOUT):
+        keys = [(*place, row, metric) for metric in QUALITY for row in (q, p)]
+        yield ask(numbers, "better in both accuracy and ECE", keys, judge, words=CONDITION)
+
+
+def svi_deteriorates(numbers, places):
+    """A6: SVI's gap to Single widens from each network to the next and from each dataset to the next."""
+    larger = [((d, a), (d, b)) for d in DATASETS for a, b in steps(ARCHS)]
+    larger += [((a, arch), (b, arch)) for arch in ARCHS for a, b in steps(DATASETS)]
+    for metric, pair in product(QUALITY, larger):
+        keys = [(*place, row, metric) for place in pair for row in (SVI, SINGLE)]
+        yield ask(numbers, f"{name(metric)} gap widens", keys, widens(metric), words=CONDITION)
+
+
+def widens(metric):
+    def judge(svi, single, next_svi, next_single):
+        gap = advantage(metric, svi, single) - advantage(metric, next_svi, next_single)
+        return {"outcome": gap.sign}
+
+    return judge
+
+
+def extra_time_grows(numbers, places):
+    """P3: DropReLU's time over Single's, from each network to the next and from CIFAR-10 to TinyImageNet."""
+    ends = ("cifar10", "tinyimagenet")
+    larger = [((d, a), (d, b)) for d in ends for a, b in steps(ARCHS)] + [((ends[0], a), (ends[1], a)) for a in ARCHS]
+    for pair in larger:
+        keys = [(*place, row, "time") for place in pair for row in (Q95, SINGLE)]
+        yield ask(numbers, f"{Q95} / Single time grows", keys, grows, words=CONDITION)
+
+
+def grows(own, single, next_own, next_single):
+    return {"outcome": (next_own / next_single - own / single).sign}
+
+
+def parameters(numbers, places):
+    """A7: the proposed rows and MC-Dropout have Single's parameters; Deep Ensemble four times everybody's."""
+    same = ratio([*PROPOSED, *DROPOUT], [SINGLE], "parameters", exactly(1), "{} as Single")
+    four = ratio([DE], [row for row in LABELS if row != DE], "parameters", exactly(4), "Deep Ensemble {} 4×")
+    return together(same, four)(numbers, places)
+
+
+def ece_spread(numbers, places):
+    """B7: largest minus smallest ECE over the ten rows, averaged over networks."""
+
+    def spread(cells):
+        ordered = sorted(cells, key=lambda cell: cell.mean)
+        return (ordered[-1] - ordered[0]) * (1 / len(ARCHS))
+
+    def judge(*cells):
+        groups = [spread(cells[i : i + len(LABELS)]) for i in range(0, len(cells), len(LABELS))]
+        small, large = sum(groups[1:3], groups[0]), sum(groups[4:], groups[3])
+        return {"outcome": (large - small).sign, "shown": (large - small).mean}
+
+    keys = [(d, a, row, "ece") for d in ("cifar10", "tinyimagenet") for a in ARCHS for row in LABELS]
+    yield ask(numbers, "mean ECE spread, TinyImageNet - CIFAR-10", keys, judge, form="{:+.3f}", words=CONDITION)
+
+
+def vgg_generalises_poorly(numbers, places):
+    """B8: Single's accuracy of VGG-13 below both other networks'."""
+    for arch in ("resnet18", "densenet121"):
+        keys = [("tinyimagenet", arch, SINGLE, "accuracy"), ("tinyimagenet", "vgg13", SINGLE, "accuracy")]
+        yield ask(numbers, "accuracy over VGG-13's", keys, better("accuracy"), form="{:+.2f} pp")
+
+
+def pairs_are_exchangeable(numbers, places):
+    """D6: the largest of six disagreements within three standard errors of their mean."""
+
+    def judge(mean, largest):
+        gap = largest - mean
+        distance = gap.mean / mean.se if mean.se else (inf if gap.mean > 0 else 0.0)
+        return {"outcome": 1 if gap.mean - gap.half <= 3 * mean.se else -1, "shown": distance}
+
+    for place, row in product(places, VARIED):
+        keys = [(*place, row, metric) for metric in ("mean_dis", "max_dis")]
+        part = "Max-DIS within 3 SE of Mean-DIS"
+        yield ask(numbers, part, keys, judge, form="{:.1f} SE", words=CONDITION)
+
+
+def spearman(numbers, places):
+    """D5, beside the pairs: the rank correlation of Mean-JSD and ECE over the rows."""
+
+    def judge(*cells):
+        jsd, ece = (pd.Series([cell.mean for cell in cells[i::2]]).rank() for i in (0, 1))
+        varied = jsd.nunique() > 1 and ece.nunique() > 1
+        return {"outcome": 0, "shown": jsd.corr(ece) if varied else None}
+
+    for place in places:
+        keys = [(*place, row, metric) for row in VARIED for metric in ("mean_jsd", "ece")]
+        yield ask(numbers, "Spearman", keys, judge, form="{:+.2f}", words=())
+
+
+def position_is_main(numbers, places):
+    """P4: Table 6's 'All Layers' and Table 3's MC-DropReLU(0.8) are the same run."""
+    for metric, judge in (("accuracy", agree), ("ece", agree), ("time", within(SAME_TIME))):
+        keys = [(*TINY_DENSE, row, metric) for row in (ALL_LAYERS, Q8)]
+        shown = RATIO if metric == "time" else form(metric)
+        yield ask(numbers, f"same {name(metric)}", keys, judge, form=shown, words=CONDITION)
+
+
+def same_cost(numbers, places):
+    """X8: CIFAR-10 and CIFAR-100 have the same images, so the same row takes the same time."""
+    for arch, row in product(ARCHS, LABELS):
+        keys = [(dataset, arch, row, "time") for dataset in ("cifar10", "cifar100")]
+        yield ask(numbers, "CIFAR-10 / CIFAR-100 time within 5 %", keys, within(SAME_TIME), form=RATIO, words=CONDITION)
+
+
+def spans(numbers, places):
+    """P8: every q between the worse MC-Dropout and Deep Ensemble."""
+    wanted = [(place, q, "accuracy") for place in places for q in DROPRELU]
+    at_tables = [C10] if C10 in places else places
+    wanted += [(place, q, metric) for metric in DIVERSE for place in at_tables for q in (Q8, Q95)]
+    for place, q, metric in wanted:
+        keys = [(*place, row, metric) for row in (q, DE, *DROPOUT)]
+        yield ask(numbers, f"{name(metric)} inside", keys, inside, words=CONDITION)
+
+
+# --- corruptions ------------------------------------------------------------------------------------------------------
+
+
+def under_shift(numbers, places):
+    """F1: on par with Deep Ensemble, above MC-Dropout and SVI, at every severity."""
+    metrics = [f"{metric}@{severity}" for severity in SEVERITIES for metric in QUALITY]
+    par = each(SHIFTED, [DE], *metrics, judge=on_par, part="on par with Deep Ensemble", words=CONDITION)
+    above = each(SHIFTED, [P5, SVI], *metrics, part="above MC-Dropout and SVI")
+    return silent(together(par, above))(numbers, places)
+
+
+def order_under_shift(numbers, places):
+    """F3: Deep Ensemble lowest, then the proposed methods, then the rest, at every severity."""
+    lowest = each([DE], SHIFTED, *SHIFTED_ECE, part="Deep Ensemble's ECE below the proposed")
+    rest = each(SHIFTED, [SINGLE, P5, SVI], *SHIFTED_ECE, part="the proposed ECE below the rest")
+    return together(lowest, rest)(numbers, places)
+
+
+def silent(check):
+    """Without the differences: accuracy and ECE share the part."""
+    return lambda numbers, places: (replace(item, shown=None) for item in check(numbers, places))
+
+
+def advantage_grows(numbers, places):
+    """F2: the slope of (baseline's ECE - ours) over severity is positive (least squares over five points)."""
+    slope = [(severity - 3) / 10 for severity in SEVERITIES]
+
+    def judge(*cells):
+        gaps = [(other - own) * weight for own, other, weight in zip(cells[:5], cells[5:], slope, strict=True)]
+        total = sum(gaps[1:], gaps[0])
+        return {"outcome": total.sign, "beyond": total.beyond, "shown": total.mean}
+
+    for place, own, other in product(places, SHIFTED, [P5, SVI]):
+        keys = [(*place, row, f"ece@{severity}") for row in (own, other) for severity in SEVERITIES]
+        yield ask(numbers, "ECE advantage a severity", keys, judge, form="{:+.4f}")

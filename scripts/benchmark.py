@@ -1,0 +1,295 @@
+"""How fast the suite is, as ratios measured side by side in one run on whatever hardware there is.
+
+python scripts/benchmark.py                      # = make benchmark; a GPU takes minutes, a CPU measures the small network
+python scripts/benchmark.py --only layers        # training, layers, prediction or start
+python scripts/benchmark.py --archs vgg13        # other networks
+
+Images are random bytes of CIFAR-10's shape: what is computed does not depend on them. Each figure is the median of
+repeats after a warm-up. The table goes to results/benchmarks/<hardware>.json and .png.
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # runs from a clone, without an install
+
+import torch
+from hydra import compose
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.flop_counter import FlopCounterMode
+from torchvision.transforms import v2 as transforms
+
+from rbue import archs, config, devices, engine, inference, methods, results, surgery
+from rbue.data import Data
+from rbue.layers import DropReLU, RReLU, Site
+from rbue.report.benchmark import draw, table
+from rbue.report.rows import own_hydra, register_once
+
+BATCH, IMAGES = 128, 50_000
+TESTS = 10_000 if torch.cuda.is_available() else 500
+
+
+class Textbook(Site):
+    """DropReLU or RReLU as one would write it: a stored random mask or torch's own layer."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, x):
+        if self.kind == "RReLU":
+            return F.rrelu(x, training=True)
+        kept = torch.bernoulli(torch.full_like(x, 0.9))
+        return torch.where(x < 0, (1 - kept) * x, x)
+
+
+class Plain(Site):
+    """A rectifier in a site's place that draws nothing: what the passes cost without noise."""
+
+    def forward(self, x):
+        return x.relu()
+
+
+def make_data():
+    generator = torch.Generator().manual_seed(0)
+
+    def images(count):
+        pixels = torch.randint(256, (count, 3, 32, 32), generator=generator, dtype=torch.uint8)
+        return pixels, torch.randint(10, (count,), generator=generator)
+
+    return Data(*images(IMAGES), *images(TESTS), 10, torch.full((3,), 0.5), torch.full((3,), 0.25))
+
+
+def make_run(*overrides):
+    register_once()
+    with own_hydra():
+        return config.parse(compose("config", list(overrides)))
+
+
+def seconds(function, device, inner, repeats):
+    """Median over repeats of the time of one call, after a warm-up."""
+    taken = []
+    for _ in range(repeats + 1):
+        devices.synchronize(device)
+        start = time.perf_counter()
+        for _ in range(inner):
+            function()
+        devices.synchronize(device)
+        taken.append((time.perf_counter() - start) / inner)
+    return statistics.median(taken[1:])
+
+
+class Bench:
+    """Measures and keeps the rows of the table."""
+
+    def __init__(self, device, quick):
+        self.device, self.data = device, make_data()
+        self.images = engine.Images(self.data, 4, device)
+        self.inner, self.repeats = (3, 3) if quick else (100, 5)
+        self.gpu, self.rows, self.limit = device.type == "cuda", [], matmul_rate(device)
+
+    def row(self, group, name, function, images, flops=0, inner=None, against=None, scale=1, **more):
+        if self.gpu:
+            torch.cuda.reset_peak_memory_stats()
+        taken = scale * seconds(function, self.device, inner or self.inner, self.repeats)
+        made = {"group": group, "name": name, "ms": 1000 * taken, "images_per_second": images / taken, **more}
+        made["peak_memory_bytes"] = devices.peak(self.device)
+        made["share_of_limit"] = flops * images / taken / self.limit if flops else None
+        made["against"], made["ratio"] = against, self.ratio(group, against, taken)
+        self.rows.append(made)
+        print(f"{group:12} {name:58} {1000 * taken:10.3f} ms {images / taken:12,.0f} images/s", flush=True)
+
+    def ratio(self, group, against, taken):
+        base = next((r for r in self.rows if r["group"] == group and r["name"] == against), None)
+        return base["ms"] / 1000 / taken if base else None
+
+    def step(self, run, layer=None):
+        network = methods.build(run, 10, IMAGES)
+        network = surgery.randomize(network, layer) if layer else network
+        step = engine.Step(run, network, self.images, self.device)
+        step.shuffle(0)
+        return step
+
+    def training(self, arch):
+        group, flops = f"{arch} train", 3 * flops_of(arch)
+        run = make_run(f"arch={arch}")
+        loop = PlainLoop(arch, self.data, self.device)
+        plain, held = "plain loop: fp32, eager, DataLoader", "the same loop, data on the device"
+        self.row(group, plain, loop.from_loader, BATCH, flops)
+        loop.batches.close()  # its workers must not compete with what is measured next
+        self.row(group, held, loop.from_device, BATCH, flops, inner=min(self.inner, 20), against=plain)
+        advance, how = engine.fast([self.step(run)], self.device)
+        self.row(group, "ours, one model", advance, BATCH, flops, against=held, engine=how)
+        steps = [self.step(make_run(f"arch={arch}", f"seed={seed}")) for seed in range(4)]
+        advance, how = engine.fast(steps, self.device)
+        self.row(group, "ours, four models packed", advance, 4 * BATCH, flops, against="ours, one model", engine=how)
+        self.rows[-1]["ratio"] *= 4  # of images a second, not of steps
+
+    def layers(self, arch):
+        group, run = f"{arch} layers", make_run(f"arch={arch}")
+        for name, layer, against in (
+            ("ReLU", None, None),
+            ("DropReLU, textbook (torch.bernoulli)", Textbook("DropReLU"), "ReLU"),
+            ("DropReLU", DropReLU(0.9), "ReLU"),
+            ("RReLU, textbook (F.rrelu)", Textbook("RReLU"), "ReLU"),
+            ("RReLU", RReLU(), "ReLU"),
+        ):
+            advance, how = engine.fast([self.step(run, layer)], self.device)
+            self.row(group, name, advance, BATCH, against=against, engine=how)
+
+    def prediction(self, arch, samples=100):
+        group, passes = f"{arch} predict", 5
+        for where, position in (("everywhere", "all"), ("before the classifier", "last")):
+            made = {
+                kind: surgery.randomize(archs.build(arch, 10), layer, position=position).to(self.device).eval()
+                for kind, layer in (("plain", Textbook("DropReLU")), ("noise", DropReLU(0.9)), ("relu", Plain()))
+            }
+            plain, relu = f"{samples} fp32 eager passes, noise {where}", f"ours, ReLU in place of noise {where}"
+            scale = samples / passes
+            self.row(group, plain, partial(self.passes, made["plain"], passes), TESTS, inner=1, scale=scale)
+            self.predict(group, relu, made["relu"], samples, plain)
+            self.predict(group, f"ours, noise {where}", made["noise"], samples, plain)
+
+    def passes(self, network, count):
+        """What a paper's repository does: the whole network once a sample, fp32, batches of 500."""
+        with torch.no_grad():
+            for _ in range(count):
+                for x in self.test_images().split(500):
+                    network(x).softmax(1)
+
+    def test_images(self):
+        return self.data.test_images.to(self.device).float().div(255)
+
+    def predict(self, group, name, network, samples, against):
+        run = make_run(f"samples={samples}", "method=dropreLU")
+        images = self.test_images().to(torch.float16 if engine.reduced(run, self.device) else torch.float32)
+        with torch.no_grad():
+            draw_samples, how = inference.fast(network, samples, run, images[: run.eval_batch], images.dtype)
+            work = lambda: inference.evaluate([draw_samples], images, lambda x: x, run.eval_batch)  # noqa: E731
+            self.row(group, name, work, TESTS, inner=1, against=against, engine=how)
+
+    def start(self, arch):
+        """Seconds from starting Python to the end of the first training step, in processes of their own."""
+        with tempfile.TemporaryDirectory() as cache:
+            for name in ("cold", "warm compile cache"):
+                env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
+                began = time.perf_counter()
+                subprocess.run([sys.executable, __file__, "--first-step", arch], env=env, check=True)
+                taken = time.perf_counter() - began
+                self.rows.append({"group": f"{arch} start", "name": f"to the first step, {name}", "ms": 1000 * taken})
+                print(f"{arch} start, {name}: {taken:.1f} s", flush=True)
+
+
+class PlainLoop:
+    """One step of the loop that a paper's repository has."""
+
+    def __init__(self, arch, data, device):
+        self.device, self.network = device, archs.build(arch, 10).to(device)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), 0.1, 0.9, weight_decay=1e-4, nesterov=True)
+        workers = min(8, os.cpu_count() - 1)
+        loader = DataLoader(
+            Pictures(data), BATCH, shuffle=True, num_workers=workers, pin_memory=device.type == "cuda", drop_last=True
+        )
+        self.batches = self.endless(loader)
+        self.x, self.y = (t.to(device) for t in next(self.batches))
+
+    def endless(self, loader):
+        while True:
+            yield from loader
+
+    def from_loader(self):
+        x, y = next(self.batches)
+        self.train(x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True))
+
+    def from_device(self):
+        self.train(self.x, self.y)
+
+    def train(self, x, y):
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.network(x), y).backward()
+        self.optimizer.step()
+
+
+class Pictures(Dataset):
+    def __init__(self, data):
+        self.images, self.labels = data.train_images, data.train_labels
+        self.transform = transforms.Compose([
+            transforms.ToPILImage(), transforms.RandomCrop(32, 4), transforms.RandomHorizontalFlip(),
+            transforms.ToImage(), transforms.ToDtype(torch.float32, scale=True),
+            transforms.Normalize(data.mean.tolist(), data.std.tolist()),
+        ])  # fmt: skip
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return self.transform(self.images[index]), self.labels[index]
+
+
+def flops_of(arch):
+    """Floating-point operations of one forward pass of one image."""
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        archs.build(arch, 10).eval()(torch.zeros(1, 3, 32, 32))
+    return counter.get_total_flops()
+
+
+def matmul_rate(device):
+    """The hardware's limit as a large matrix product reaches it: bf16 on a GPU, fp32 on a CPU."""
+    size, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    return 2 * size**3 / seconds(lambda: a @ b, device, 10, 3)
+
+
+def first_step(arch):
+    device = devices.choose("auto")
+    run, data = make_run(f"arch={arch}"), make_data()
+    step = engine.Step(run, methods.build(run, 10, IMAGES), engine.Images(data, 4, device), device)
+    step.shuffle(0)
+    engine.fast([step], device)[0]()
+    devices.synchronize(device)
+
+
+def save(bench, archs_measured):
+    hardware = devices.describe(bench.device)
+    path = ROOT / "results" / "benchmarks" / (re.sub(r"[^a-z0-9]+", "-", hardware.lower()).strip("-") + ".json")
+    content = {
+        "hardware": hardware,
+        "matmul_flops": bench.limit,
+        "environment": results.environment(),
+        "archs": archs_measured,
+        "rows": bench.rows,
+    }
+    results.write(path, content)
+    draw(content, path.with_suffix(".png"))
+    print(f"\n{table(content)}\n\nwrote {path.relative_to(ROOT)} and its figure")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    gpu = torch.cuda.is_available()
+    parser.add_argument("--archs", nargs="+", default=["resnet18", "vgg13", "densenet121"] if gpu else ["small"])
+    parser.add_argument("--only", nargs="+", choices=("training", "layers", "prediction", "start"))
+    parser.add_argument("--quick", action="store_true", help="few repeats: for a look, not for a record")
+    parser.add_argument("--first-step", metavar="ARCH", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.first_step:
+        return first_step(args.first_step)
+    bench = Bench(devices.choose("auto"), args.quick or not gpu)
+    for part in args.only or ("training", "layers", "prediction", "start"):
+        for arch in args.archs if part == "training" else args.archs[:1]:
+            getattr(bench, part)(arch)
+    save(bench, args.archs)
+
+
+if __name__ == "__main__":
+    main()

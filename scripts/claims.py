@@ -1,0 +1,40 @@
+"""Decide the paper's claims on its own numbers and on ours: no GPU, no torch, seconds.
+
+python scripts/claims.py                                        # results/runs -> results/claims.md (= make claims)
+python scripts/claims.py --print                                # also show the verdicts here
+python scripts/claims.py --results theirs --out theirs/claims.md
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
+
+from rbue.report.claims import build, markdown, summary
+from rbue.report.claims.text import counts
+from rbue.results import collect
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
+    parser.add_argument("--out", default="results/claims.md", help="the page to write (default: %(default)s)")
+    parser.add_argument("--paper", default="results/paper", help="folder of claims.json (default: %(default)s)")
+    parser.add_argument("--print", action="store_true", help="also print every claim's verdict to the terminal")
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    args = arguments(argv)
+    ledger = build(collect(args.results), args.paper)
+    out = Path(args.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(markdown(ledger), encoding="utf-8", newline="\n")
+    if args.print:
+        print(f"\n{summary(ledger)}\n")
+    print(f"{out}: " + "; ".join(f"{what}: {count}" for what, count in counts(ledger)).replace("`", ""))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,395 @@
+"""The ledger says what the numbers say: the paper's own as computed by hand, ours with errors, gaps named."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rbue.report.claims import algebra, build, markdown
+from rbue.report.claims.ledger import load
+from rbue.report.claims.numbers import IMAGES, Numbers, our_frames, paper_frame
+from rbue.report.claims.predicates import PREDICATES
+from rbue.report.claims.rules import balance, decide, degree, each_part, every
+from rbue.report.claims.scopes import C10, EVERYWHERE, P2, P5, Q8, Q95, RRELU, SINGLE, SVI, VARIED
+from rbue.report.claims.text import verdict_text
+from rbue.report.claims.values import Value, binomial
+from rbue.report.rows import LABELS, PROPOSED, ROWS, canonical
+from rbue.results import collect
+
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "results" / "paper"
+CLAIMS = load(PAPER)
+LEDGER = {entry.id: entry for entry in build([], PAPER)}
+
+# By hand a page that contradicts another is 'inconsistent', and what only a figure shows 'undecidable'.
+WORDS = {"inconsistent": "refuted", "undecidable": "undecided"}
+DIFFER = {"B3": "partly", "P1": "undecided", "P7": "undecided"}  # each with a note in claims.json
+
+
+# --- the paper's own numbers ------------------------------------------------------------------------------------------
+
+
+def test_there_are_58_claims_and_each_is_decided_one_way():
+    assert len({claim["id"] for claim in CLAIMS}) == len(CLAIMS) == 58
+    computed = PREDICATES.keys() | algebra.ALGEBRA.keys()
+    assert computed <= {claim["id"] for claim in CLAIMS}
+    for claim in CLAIMS:
+        assert claim["decided_from"] in ("numbers", "algebra", "reading"), claim["id"]
+        assert (claim["id"] in computed) or claim["decided_from"] == "reading", claim["id"]
+        assert claim["where"] and claim["decided_by"] and claim["evidence"]
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim["id"])
+def test_the_verdict_on_the_papers_numbers_is_the_one_by_hand(claim):
+    verdict = LEDGER[claim["id"]].paper
+    by_hand = claim["verdict"] if verdict.by == "reading" else WORDS.get(claim["verdict"], claim["verdict"])
+    assert verdict.status == DIFFER.get(claim["id"], by_hand)
+
+
+def test_every_verdict_that_differs_has_a_note():
+    assert {claim["id"] for claim in CLAIMS if "note" in claim} == DIFFER.keys()
+
+
+COUNTED_BY_HAND = [
+    ("T5", "ECE 6 win / 2 tie / 1 loss of 9"),
+    ("T5", "on CIFAR accuracy 0 win / 0 tie / 6 loss of 6"),
+    ("A1", "row by row ECE 0 win / 11 tie / 19 loss of 30"),
+    ("A1", "row by row accuracy 0 win / 0 tie / 30 loss of 30"),
+    ("A1", "best ECE on par with Deep Ensemble: 4 yes / 2 no of 6"),
+    ("A1", "(-1.35 to -0.80 pp)"),
+    ("A2", "accuracy over the best other baseline's 5 win / 0 tie / 1 loss of 6"),
+    ("A2", "ECE over the best other baseline's 6 win / 0 tie / 0 loss of 6"),
+    ("A3", "accuracy 17 win / 1 tie / 30 loss of 48"),
+    ("A3", "ECE 23 win / 22 tie / 3 loss of 48"),
+    ("A3", "training time 0 win / 0 tie / 48 loss of 48"),
+    ("A3", "better in both accuracy and ECE: 11 yes / 37 no of 48"),
+    ("A3", "loss of 24 (-0.93 to +0.33 pp), beyond rounding and noise 0 / 21 / 3"),  # 3 of 24 significantly worse
+    ("A3", "loss of 24 (-0.010 to +0.000), beyond rounding and noise 0 / 24 / 0"),  # no ECE survives rounding
+    ("A4", "4 yes / 2 no of 6"),
+    ("A5", "ECE 3 win / 2 tie / 1 loss of 6"),
+    ("A8", "(1.00× to 1.07×)"),
+    ("A8", "(1.05× to 1.39×)"),
+    ("A9", "45 yes of 45 (2.41×"),
+    ("A11", "(1.00× to 1.66×)"),
+    ("A12", "CIFAR-10 accuracy 2 win / 0 tie / 13 loss of 15 (-0.68"),
+    ("A12", "CIFAR-100 accuracy 7 win / 0 tie / 8 loss of 15"),
+    ("A12", "TinyImageNet accuracy 15 win / 0 tie / 0 loss of 15"),
+    ("A13", "accuracy over SVI's 44 win / 0 tie / 1 loss of 45"),
+    ("A13", "ECE over SVI's 41 win / 4 tie / 0 loss of 45"),
+    ("A13", "on CIFAR alone accuracy over MC-Dropout's 21 win / 1 tie / 38 loss of 60"),
+    ("A14", "ECE 45 win / 0 tie / 0 loss of 45"),
+    ("A15", "test passes ≤ Deep Ensemble's: 45 no of 45 (25.00×)"),
+    ("B1", "accuracy on par with Deep Ensemble: 2 no of 2 (-2.45 to -1.69 pp)"),
+    ("B2", "accuracy 5 win / 5 tie / 0 loss of 10 (-0.19 to +3.19 pp)"),
+    ("B2", "(-0.050 to +0.000)"),
+    ("B4", "(2.41×"),
+    ("B5", "ECE 3 win / 0 tie / 0 loss of 3 (-0.050 to -0.010), beyond rounding and noise 1 / 2 / 0"),
+    ("B7", "+0.053"),  # (.11 + .08 + .03) / 3 - .02
+    ("D3", "MC-RReLU's Mean-JSD 1 win / 0 tie / 1 loss of 2"),
+    ("D5", "Spearman -0.50"),
+    ("D6", "6 yes / 1 no of 7 (0.0 SE to 5.1 SE)"),
+    ("P3", "6 yes / 1 unclear of 7"),
+    ("P4", "same training time 0.92× (no)"),
+    ("P5", "accuracy 20 win / 0 tie / 16 loss of 36"),
+    ("P5", "ECE 7 win / 12 tie / 17 loss of 36"),
+    ("P6", "accuracy on par with Deep Ensemble -0.80 pp (no)"),
+    ("P8", "accuracy inside: 22 yes / 14 no of 36"),
+    ("P9", "accuracy 8 win / 0 tie / 1 loss of 9"),
+    ("X8", "6 no of 30"),  # four DropReLU rows and SVI of DenseNet-121, SVI of VGG-13
+]
+
+
+@pytest.mark.parametrize(("claim", "count"), COUNTED_BY_HAND, ids=lambda value: value if len(value) < 4 else "")
+def test_the_code_counts_what_was_counted_by_hand(claim, count):
+    assert count in LEDGER[claim].paper.evidence
+
+
+def test_what_only_a_figure_shows_is_undecided_and_names_the_cells():
+    assert LEDGER["F3"].paper.missing == "CIFAR-10 DenseNet-121: ECE under corruption of all 6 rows"
+
+
+def test_claims_by_reading_are_marked_and_give_their_reason():
+    text = verdict_text(LEDGER["X3"].paper)
+    assert text.startswith("**refuted** (by reading): Xu et al.")
+
+
+def test_the_variance_of_dropreLU_is_its_closed_form_and_not_the_papers():
+    x = np.array([-2.0, -1.0, 0.5, 3.0])
+    assert algebra.exact(x, 0.8) == pytest.approx(0.16 * 5)
+    assert algebra.simulate(x, 0.8, algebra.dropreLU).is_near(0.16 * 5)
+    assert not algebra.simulate(x, 0.8, algebra.dropreLU).is_near(algebra.printed(x, 0.8))
+    assert algebra.simulate(-np.abs(x), 0.8, algebra.dropreLU).is_near(algebra.exact(-np.abs(x), 0.8))
+
+
+# --- when two numbers differ ------------------------------------------------------------------------------------------
+
+
+def test_a_printed_win_has_to_clear_the_rounding_of_both_sides():
+    def ece(mean):
+        return Value(mean, half=0.005)
+
+    assert (ece(0.04) - ece(0.03)).sign == 1  # rounding keeps order
+    assert (ece(0.03) - ece(0.03)).sign == 0
+    assert (Value(63.0, half=0.5) - Value(63.39, half=0.005)).sign == 0  # .63 is not 63.00
+    assert (ece(0.04) - ece(0.03)).beyond == 0  # may be as little as nothing
+    assert (ece(0.05) - ece(0.03)).beyond == 1
+
+
+def test_a_measured_win_has_to_exceed_two_standard_errors_of_the_difference():
+    assert (Value(95.5, se=0.2) - Value(95.0, se=0.2)).sign == 0
+    assert (Value(95.6, se=0.2) - Value(95.0, se=0.2)).sign == 1
+    assert 100 * binomial(0.95, 10_000) == pytest.approx(0.218, abs=1e-3)
+
+
+def test_test_set_sizes_are_those_of_the_data():
+    from rbue.data.sources import DATASETS
+
+    assert {name: DATASETS[name].test for name in IMAGES} == IMAGES
+
+
+# --- from counts to verdicts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "outcomes", "verdict"),
+    [
+        (every, [1, 1, 1], "supported"),
+        (every, [1, 0, 1], "partly"),
+        (every, [1, 1, -1], "refuted"),
+        (every, [0, 0], "undecided"),
+        (degree, [1, 1, -1], "partly"),
+        (degree, [0, -1], "refuted"),
+        (balance, [1] * 20 + [-1] * 16, "undecided"),
+        (balance, [1] * 30 + [-1] * 6, "supported"),
+        (balance, [1] * 7 + [-1] * 17, "refuted"),
+        (each_part, [1, 1], "supported"),
+    ],
+)
+def test_rules(rule, outcomes, verdict):
+    assert rule({"part": outcomes}) == verdict
+
+
+def test_a_claim_with_one_half_true_and_one_half_false_holds_partly():
+    assert each_part({"ECE": [1, 1], "diversity": [-1]}) == "partly"
+    assert balance({"accuracy": [1] * 9, "ECE": [-1] * 9}) == "partly"
+
+
+# --- our results ------------------------------------------------------------------------------------------------------
+
+
+def result(label, place=C10, protocol="matched", accuracy=0.95, ece=0.03, seconds=200.0, hardware="H200", **changes):
+    """A result.json as train.py writes it, with made-up numbers."""
+    settings = dict(ROWS)[label]
+    run = replace(canonical(place[0], protocol, settings["method"]), arch=place[1], **settings | changes)
+    members = 4 if label == LABELS[3] else 1
+    return {
+        "format": 1,
+        "name": run.name,
+        "config": run.identity,
+        "metrics": {"accuracy": accuracy, "ece": ece},
+        "seconds": {"train": seconds * members, "evaluate": 1.0},
+        "passes": members if label in (SINGLE, LABELS[3]) else 100,
+        "parameters": 1000 * members * (2 if label == SVI else 1),
+        "environment": {"hardware": hardware, "engine": "auto"},
+    }
+
+
+def diverse(label, jsd, dis, **more):
+    """With four samples whose pairs all differ by the same amount."""
+    matrices = {"jsd": jsd, "dis": dis}
+    off_diagonal = {n: [[v * (i != j) for j in range(4)] for i in range(4)] for n, v in matrices.items()}
+    return result(label, **more) | {"diversity": off_diagonal}
+
+
+def corrupted(label, eces, types=19, **more):
+    levels = [{"severity": s, "accuracy": 0.8 - s / 20, "ece": e, "nll": 1.0} for s, e in enumerate(eces, 1)]
+    levels_of = {f"type {i}": levels for i in range(types)}
+    return result(label, **more) | {"corruptions": {"source": "generated", "types": levels_of}}
+
+
+def ours(claim, results, protocol="matched"):
+    return next(entry for entry in build(results, PAPER) if entry.id == claim).ours[protocol]
+
+
+def test_a_claim_is_supported_when_every_cell_is_there_and_wins():
+    eces = {SINGLE: 0.06} | dict.fromkeys(PROPOSED, 0.03)
+    runs = [result(label, place, ece=ece) for place, (label, ece) in product(EVERYWHERE, eces.items())]
+    verdict = ours("A14", runs)
+    assert (verdict.status, verdict.missing, verdict.seeds) == ("supported", "", "n = 1")
+    assert verdict.evidence == "ECE 45 win / 0 tie / 0 loss of 45 (-0.030)"
+
+
+def test_a_counterexample_refutes_whatever_is_still_missing():
+    verdict = ours("A14", [result(SINGLE, ece=0.03), result(Q8, ece=0.06)])
+    assert verdict.status == "refuted" and "1 loss of 1 (+0.030), 44 missing" in verdict.evidence
+    assert "CIFAR-10 ResNet-18: 4 of 6 rows" in verdict.missing
+
+
+def test_without_a_counterexample_it_is_undecided_and_says_what_there_is():
+    verdict = ours("A14", [result(SINGLE, ece=0.06), result(Q8, ece=0.03)])
+    assert (verdict.status, verdict.so_far) == ("undecided", "supported")
+    assert "CIFAR-100, TinyImageNet" in verdict.missing
+    assert "**undecided**, so far supported: ECE 1 win / 0 tie / 0 loss of 1 (-0.030), 44 missing" in verdict_text(
+        verdict
+    )
+
+
+def test_a_difference_within_noise_is_a_tie():
+    verdict = ours("P6", [result(Q95, accuracy=0.9530), result(P2, accuracy=0.95), result(P5, accuracy=0.951)])
+    assert "accuracy over MC-Dropout's 0 win / 2 tie / 0 loss of 2 (+0.20 to +0.30 pp)" in verdict.evidence
+
+
+def test_seeds_that_scatter_make_the_error_larger_and_are_counted():
+    runs = [result(Q95, accuracy=a, seed=seed) for seed, a in enumerate((0.93, 0.95, 0.97))]
+    frame = our_frames([*runs, result(P2)])["matched"]
+    cell = frame[(frame.row == Q95) & (frame.metric == "accuracy")].iloc[0]
+    assert cell.n == 3 and cell.value == pytest.approx(95)
+    assert cell.se == pytest.approx(np.hypot(2 / np.sqrt(3), 0.218), rel=0.01)
+    assert ours("P6", [*runs, result(P2)]).seeds == "n = 1 to 3"
+
+
+def test_a_network_evaluated_twice_is_one_seed():
+    twice = [result(Q95), result(Q95, corruptions="generated")]
+    frame = our_frames(twice)["matched"]
+    assert (frame.n == 1).all()
+
+
+def test_a_shortened_run_decides_nothing():
+    assert our_frames([result(Q95, epochs=2)]) == {}
+
+
+def test_times_of_another_machine_are_left_out():
+    runs = [result(SINGLE), result(Q8), result(Q95, seconds=9.0, hardware="laptop")]
+    numbers = Numbers.of(our_frames(runs)["matched"])
+    assert (*C10, Q8, "time") in numbers.values and (*C10, Q95, "time") not in numbers.values
+    assert (*C10, Q95, "accuracy") in numbers.values
+
+
+def test_diversity_comes_from_the_matrices():
+    runs = [diverse(Q8, 0.017, 0.044), diverse(Q95, 0.008, 0.026), diverse(RRELU, 0.002, 0.010)]
+    assert ours("T6", runs).status == "supported"
+    assert ours("T6", [diverse(Q8, 0.001, 0.044), *runs[1:]]).status == "refuted"
+    assert ours("T6", runs[:2]).missing == "CIFAR-10 ResNet-18: MC-RReLU"
+    assert ours("T6", [*runs[:2], result(RRELU)]).missing == (
+        "CIFAR-10 ResNet-18: Mean-JSD of MC-RReLU, Mean-DIS of MC-RReLU"
+    )
+
+
+def test_our_own_diversity_table_is_consistent():
+    assert ours("D6", [diverse(label, 0.01, 0.03) for label in VARIED]).status == "supported"
+
+
+def test_positions_are_rows_of_their_own():
+    where = {"place": ("tinyimagenet", "densenet121")}
+    runs = [diverse(Q8, 0.02, 0.1, ece=0.04, seconds=300, **where)]
+    runs += [diverse(Q8, 0.01, 0.1, ece=0.06, seconds=200, position=p, **where) for p in ("first", "last")]
+    assert ours("P1", runs).status == ours("P2", runs).status == "supported"
+
+
+def test_a_claim_measured_only_elsewhere_is_undecided_but_asked_there():
+    """The paper's corruption figures are DenseNet-121's; ours may be ResNet-18's."""
+    eces = {LABELS[3]: 0.05, RRELU: 0.10, Q95: 0.10, SINGLE: 0.2, P5: 0.2, SVI: 0.2}
+    runs = [corrupted(label, [ece * s for s in range(1, 6)]) for label, ece in eces.items()]
+    for claim in ("F2", "F3"):
+        verdict = ours(claim, runs)
+        assert verdict.status == "undecided" and verdict.missing == "everything on CIFAR-10 DenseNet-121"
+        assert (verdict.elsewhere.status, verdict.elsewhere.where) == ("supported", "CIFAR-10 ResNet-18")
+    assert ours("F1", runs).elsewhere.status == "partly"  # above MC-Dropout and SVI, not on par with Deep Ensemble
+
+
+def test_medians_are_over_all_19_corruptions_or_not_at_all():
+    assert ours("F3", [corrupted(SINGLE, [0.1] * 5, types=18), corrupted(Q95, [0.1] * 5)]).elsewhere is None
+
+
+def test_a_corrupted_test_set_brings_no_clean_numbers():
+    run = corrupted(Q95, [0.1] * 5)
+    run["config"] |= {"dataset": "cifar10_c", "corruptions": "generated"}
+    assert set(our_frames([run])["matched"].metric) == {f"{m}@{s}" for m in ("accuracy", "ece") for s in range(1, 6)}
+
+
+def test_parameters_are_counted_where_the_paper_prints_none():
+    verdict = ours("A7", [result(label, place) for label, place in product(LABELS, EVERYWHERE)])
+    assert verdict.status == "partly"
+    assert "parameters 4×: 72 yes / 9 no of 81 (2.00× to 4.00×)" in verdict.evidence  # SVI has mean and spread
+
+
+def test_few_test_images_do_not_make_everything_on_par():
+    digits = ("digits", "small")
+    runs = [result(label, digits, "demo", accuracy=0.97) for label in [LABELS[3], *PROPOSED]]
+    verdict = ours("A1", runs, "demo").elsewhere
+    assert verdict.status == "undecided" and "on par with Deep Ensemble +0.00 pp (unclear)" in verdict.evidence
+
+
+def test_a_claim_the_digits_decide():
+    digits = ("digits", "small")
+    verdict = ours("A9", [result(label, digits, "demo") for label in [LABELS[3], *PROPOSED]], "demo")
+    assert (verdict.elsewhere.status, verdict.elsewhere.where) == ("supported", "digits small")
+
+
+def test_the_same_predicate_on_the_papers_numbers_as_ours_gives_the_same_counts():
+    """The paper's table typed in as runs of one huge test set: what rounding allows, noise does too."""
+    paper = paper_frame(PAPER)
+    exact = Numbers.of(paper.assign(half=0.0, se=0.0))
+    for claim in ("A3", "A14", "P5", "T5"):
+        predicate = PREDICATES[claim]
+        verdict = decide(predicate.check(exact, predicate.scope), predicate.rule, exact)
+        assert verdict.status == LEDGER[claim].paper.status
+        counts = re.findall(r"\d+ win / \d+ tie / \d+ loss of \d+", LEDGER[claim].paper.evidence)
+        assert counts == re.findall(r"\d+ win / \d+ tie / \d+ loss of \d+", verdict.evidence)
+
+
+# --- the page and the command -----------------------------------------------------------------------------------------
+
+
+def test_the_page_counts_at_the_top_and_has_a_row_a_claim():
+    page = markdown(build([result(SINGLE)], PAPER))
+    assert "| The paper's own numbers, 47 claims computed | 10 supported, 18 partly, 13 refuted, 6 undecided |" in page
+    rows = [line for line in page.splitlines() if re.match(r"\| [TAFBDPX]\d+ \|", line)]
+    assert len(rows) == 58 and {row.count(" | ") for row in rows} == {4}
+    assert "On ours, `matched`" in page
+
+
+def write_results(folder, results):
+    for entry in results:
+        path = folder / entry["name"] / "result.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(entry))
+    return folder
+
+
+def run_command(results, out):
+    code = (
+        "import sys, runpy; runpy.run_path('scripts/claims.py', run_name='__main__'); assert 'torch' not in sys.modules"
+    )
+    command = [sys.executable, "-c", code, "--results", str(results), "--out", str(out), "--print"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_command_writes_the_same_bytes_twice_without_torch_or_paths(tmp_path):
+    runs = [result(SINGLE, seed=s, accuracy=0.94 + s / 100) for s in range(2)] + [diverse(Q8, 0.01, 0.03)]
+    said = run_command(write_results(tmp_path / "a", runs), tmp_path / "one.md")
+    page = (tmp_path / "one.md").read_text()
+    random.Random(0).shuffle(runs)
+    assert page == markdown(build(runs, PAPER))
+    assert str(tmp_path) not in page and str(ROOT) not in page
+    assert "10 supported, 18 partly, 13 refuted, 6 undecided" in said
+
+
+def test_nothing_measured_leaves_the_papers_verdicts():
+    page = markdown(list(LEDGER.values()))
+    assert "On ours" not in page.split("| Id |")[1] and "17 win / 1 tie / 30 loss of 48" in page
+
+
+def test_the_committed_page_is_what_the_committed_results_give():
+    """`make claims` after every new result keeps this true."""
+    committed = ROOT / "results" / "claims.md"
+    if not committed.exists():
+        pytest.skip("no page committed yet")
+    assert committed.read_text() == markdown(build(collect(ROOT / "results" / "runs"), PAPER)), "run 'make claims'"
