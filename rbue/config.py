@@ -79,14 +79,14 @@ class Run:
     results_dir: str = local()
     weights_dir: str = local()
     checkpoint_every: int = local()
-    eval_batch: int = local()
+    eval_batch: int | None = local()
     pack: int = local()
 
     def __post_init__(self):
         within(0, 2**31 - 1, seed=self.seed)
         at_least(0, crop=self.crop, lr=self.lr, weight_decay=self.weight_decay)
         at_least(1, epochs=self.epochs, batch=self.batch, samples=self.samples, bins=self.bins)
-        at_least(1, checkpoint_every=self.checkpoint_every, eval_batch=self.eval_batch, pack=self.pack)
+        at_least(1, checkpoint_every=self.checkpoint_every, eval_batch=self.eval_batch or 1, pack=self.pack)
         within(0, 1, warmup=self.warmup, momentum=self.momentum)
         for drop in self.lr_drops:
             within(0, 1, lr_drops=drop)

@@ -4,6 +4,7 @@ Step count, order of the images, learning rate and noise are tensors on the devi
 Python values would replay stale ones.
 """
 
+import gc
 import logging
 from contextlib import contextmanager, nullcontext
 
@@ -87,34 +88,41 @@ class Step:
         self.parameters = list(self.network.parameters())
         self.optimizers = optimizers(self.network, run, self.lr)
         self.sums = torch.zeros(3, dtype=torch.float64, device=device)
-        self.compiled = self.objective
+        self.noise, self.seed = noise.of(self.network), torch.tensor(run.seed, device=device)
+        self.compiled_objective, self.compiled_prepare = self.objective, self.prepare
 
     def __call__(self):
-        index = self.order.index_select(0, self.count % self.per_epoch)[0]
-        keys = noise.keys(self.run.seed + noise.AUGMENT, self.count, self.places, 1)[0]
-        with noise.counted(self.network, self.run.seed + noise.TRAIN, self.count, self.places):
-            loss, hits, kl = self.compiled(index, keys)
-            gradients = torch.autograd.grad(loss + self.kl_weight() * kl, self.parameters)
+        index, keys, drawn = self.compiled_prepare(self.count)
+        with noise.using(self.noise, drawn):
+            total, figures = self.compiled_objective(index, keys, self.count)
+            gradients = torch.autograd.grad(total, self.parameters)
         self.update(gradients)
-        self.sums += torch.stack([loss.detach(), hits, kl.detach()])
+        self.sums += figures
 
-    def objective(self, index, keys):
-        """Cross-entropy, share of correct predictions and KL of the images at `index`."""
+    def prepare(self, count):
+        """Which images this step takes, and the keys of their augmentation and of the network's sites."""
+        index = self.order.index_select(0, count % self.per_epoch)[0]
+        keys = noise.keys(self.seed + noise.AUGMENT, count, self.places, 1)[0]
+        return index, keys, noise.draw(self.seed + noise.TRAIN, count, self.places, self.noise.sites)
+
+    def objective(self, index, keys, count):
+        """What is minimised, and the figures of the curve: cross-entropy, share of correct predictions, KL."""
         chosen = augment.crop_and_flip(self.images.padded, index, keys, self.run.crop, self.run.flip)
         labels = self.images.labels[index]
         with autocast(self.run, self.device):
             logits = self.network(augment.normalise(chosen, self.images.mean, self.images.std)).float()
-        return F.cross_entropy(logits, labels), (logits.argmax(1) == labels).float().mean(), self.kl()
+        loss, hits, kl = F.cross_entropy(logits, labels), (logits.argmax(1) == labels).float().mean(), self.kl()
+        return loss + self.kl_weight(count) * kl, torch.stack([loss.detach(), hits, kl.detach()])
 
     def kl(self):
         """KL of the weights' posterior an image; zero for a network without one."""
         each = [site.kl(mu) for mu, site in surgery.posteriors(self.network)]
         return torch.stack(each).sum() / len(self.images.labels) if each else self.lr.new_zeros(())
 
-    def kl_weight(self):
+    def kl_weight(self, count):
         """Rises from 0 to 1 over the first part of training, or the prior drowns the data at the start."""
         rise = getattr(self.run, "kl_warmup", 0) * self.total
-        return (self.count[0] / rise).clamp(max=1) if rise else 1.0
+        return (count[0] / rise).clamp(max=1) if rise else 1.0
 
     def update(self, gradients):
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
@@ -162,7 +170,7 @@ def fast(steps, device, wanted="auto"):
         except Exception as error:  # compilers fail in many ways, and none of them is worth losing the run
             fell_back(error)
             for step in steps:
-                step.compiled = step.objective
+                step.compiled_objective, step.compiled_prepare = step.objective, step.prepare
     return lambda: [step() for step in steps], "eager"
 
 
@@ -178,12 +186,14 @@ def capture(steps, device):
     torch._dynamo.reset()  # code of earlier trainings counts against a limit of recompilations
     with torch._dynamo.config.patch(recompile_limit=4 * len(steps) + 8):
         for step in steps:
-            step.compiled = torch.compile(step.objective, dynamic=False, fullgraph=True)
+            step.compiled_objective = torch.compile(step.objective, dynamic=False, fullgraph=True)
+            step.compiled_prepare = torch.compile(step.prepare, dynamic=False, fullgraph=True)
         streams = [torch.cuda.Stream(device) for _ in steps]
         with kept(steps):
             for _ in range(3):
                 side_by_side(steps, streams)
             torch.cuda.synchronize(device)
+            gc.collect()  # what compiling left alive of the first pass's autograd graph belongs to another stream
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 side_by_side(steps, streams)

@@ -103,7 +103,7 @@ class Captured:
     """One sample as a CUDA graph that is replayed: sample number, rows and features are tensors it reads anew."""
 
     def __init__(self, network, samples, seed, x):
-        self.network, self.samples, self.seed = network, samples, seed + noise.TEST
+        self.samples, self.seed = samples, torch.tensor(seed + noise.TEST, device=x.device)
         traced = isinstance(network, fx.GraphModule)
         self.once, every = surgery.split_at_noise(network) if traced else (lambda x: (x,), network)
         self.given = [t.clone() for t in self.once(x)]
@@ -114,6 +114,7 @@ class Captured:
             return probabilities(every(*given))
 
         self.compute = torch.compile(compute, dynamic=False) if traced else compute
+        self.noise, self.draw = noise.of(network), torch.compile(noise.draw, dynamic=False)
         self.graph = self.captured()
 
     def captured(self):
@@ -130,7 +131,7 @@ class Captured:
         return graph
 
     def sample(self):
-        with noise.counted(self.network, self.seed, self.k, self.rows):
+        with noise.using(self.noise, self.draw(self.seed, self.k, self.rows, self.noise.sites)):
             probs = self.compute(*self.given)
         self.k += 1
         return probs
@@ -151,7 +152,7 @@ def test(run, networks, data, device):
     """What the run's networks predict for its test images, and what that costs."""
     images = data.test_images.to(device).permute(0, 2, 3, 1)
     mean, std = data.mean.to(device), data.std.to(device)
-    samples = METHODS[run.method].samples(run)
+    samples, batch = METHODS[run.method].samples(run), batch_size(run, device)
     dtype = torch.float16 if engine.reduced(run, device) else torch.float32
 
     def prepare(x):
@@ -159,13 +160,17 @@ def test(run, networks, data, device):
 
     with torch.no_grad():
         with devices.measured(device) as setup:
-            first = prepare(images[: run.eval_batch])
+            first = prepare(images[:batch])
             draws, how = zip(*(fast(n, samples, run, first, dtype) for n in networks), strict=True)
         with devices.measured(device) as cost:
-            evaluated = evaluate(draws, images, prepare, run.eval_batch)
+            evaluated = evaluate(draws, images, prepare, batch)
     cost |= {"ms_per_image": 1000 * cost["seconds"] / len(images), "setup_seconds": setup["seconds"]}
     precision = str(dtype).removeprefix("torch.")
     return evaluated, cost | {"passes": max(samples, len(networks)), "engine": how[0], "precision": precision}
+
+
+def batch_size(run, device):
+    return run.eval_batch or (2000 if device.type == "cuda" else 250)
 
 
 def fast(network, samples, run, x, dtype):
@@ -177,7 +182,7 @@ def fast(network, samples, run, x, dtype):
             return Captured(network, samples, run.seed, x), "captured"
         except Exception as error:  # compilers fail in many ways, and none of them is worth losing the run
             engine.fell_back(error)
-    return sampler(network, samples, run.seed, run.eval_batch), "eager"
+    return sampler(network, samples, run.seed, len(x)), "eager"
 
 
 def compact(network, dtype):

@@ -27,12 +27,8 @@ class _DropReLU(torch.autograd.Function):
 
 class _RReLU(torch.autograd.Function):
     @staticmethod
-    def slope(keys, shape, l, u):
-        return l + (u - l) * noise.uniform(keys, shape)
-
-    @staticmethod
     def forward(ctx, x, keys, l, u):
-        y = torch.where(x < 0, x * _RReLU.slope(keys, x.shape[1:], l, u), x).to(x.dtype)
+        y = torch.where(x < 0, x * noise.between(keys, x.shape[1:], l, u), x).to(x.dtype)
         ctx.save_for_backward(y, keys)
         ctx.bounds = l, u
         return y
@@ -40,7 +36,7 @@ class _RReLU(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         y, keys = ctx.saved_tensors
-        slope = _RReLU.slope(keys, y.shape[1:], *ctx.bounds)
+        slope = noise.between(keys, y.shape[1:], *ctx.bounds)
         return torch.where(y < 0, grad * slope, grad).to(grad.dtype), None, None, None
 
 
@@ -80,7 +76,7 @@ class DropReLU(Site):
         self.register_buffer("limit", noise.threshold(q), persistent=False)
 
     def forward(self, x):
-        return _DropReLU.apply(x, self.keys(x), self.limit)
+        return x.relu() if self.q == 1 else _DropReLU.apply(x, self.keys(x), self.limit)
 
     def extra_repr(self):
         return f"q={self.q}"
@@ -109,7 +105,7 @@ class Dropout(Site):
         self.register_buffer("limit", noise.threshold(1 - p), persistent=False)
 
     def forward(self, x):
-        return _Dropout.apply(x, self.keys(x), self.limit, self.scale)
+        return x if self.p == 0 else _Dropout.apply(x, self.keys(x), self.limit, self.scale)
 
     def extra_repr(self):
         return f"p={self.p}"

@@ -27,6 +27,10 @@ class Method:
     trainings: Callable = _itself  # run -> the runs whose weights it needs
 
 
+def _plain(network, run, images):
+    return surgery.trace(network)  # traced like the others, so that all share one road through compiler and inference
+
+
 def _svi(network, run, images):
     if not run.weight_decay:
         raise Refused("method=svi takes its prior from the weight decay, so weight_decay must be above 0")
@@ -34,12 +38,12 @@ def _svi(network, run, images):
 
 
 METHODS = {
-    "single": Method(lambda net, run, images: net, samples=lambda run: 1),
+    "single": Method(_plain, samples=lambda run: 1),
     "mc_dropout": Method(
         lambda net, run, images: surgery.add_dropout(net, Dropout(run.p), run.placement),
         samples=lambda run: run.samples,
     ),
-    "deep_ensemble": Method(lambda net, run, images: net, samples=lambda run: run.members, trainings=_singles),
+    "deep_ensemble": Method(_plain, samples=lambda run: run.members, trainings=_singles),
     "svi": Method(_svi, samples=lambda run: run.samples),
     "dropreLU": Method(
         lambda net, run, images: surgery.randomize(net, DropReLU(run.q), position=run.position),

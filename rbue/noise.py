@@ -3,10 +3,12 @@
 The same numbers come out on CPU and GPU, eager and compiled, in any batch size and order of batches: at test time a
 row is an image's own index, in training it is the place in the batch. Nothing is stored for the backward pass.
 
-Two stages. `keys` hashes (seed, step, row, site) to 64 bits with splitmix64, once a row. `bits` hashes the element's
-place with both halves of its row's key through two 32-bit multiplications (lowbias32), once an element.
+Two stages. `keys` hashes (seed, step, row, site) to 64 bits with splitmix64, once a row. `_hash` mixes the element's
+place with both halves of its row's key through two 32-bit multiplications (lowbias32), once an element: on a GPU the
+layers' cost is these few integer operations.
 """
 
+import math
 from contextlib import contextmanager
 
 import torch
@@ -44,41 +46,55 @@ def keys(seed, step, rows, sites):
     state = _splitmix(state, torch.zeros_like(rows) + step)
     state = _splitmix(state, rows)
     state = _splitmix(state, torch.arange(sites, device=rows.device)[:, None])
-    return state.contiguous().view(torch.int32).view(sites, len(rows), 2)
+    return torch.stack([state.to(torch.int32), (state >> 32).to(torch.int32)], -1)  # conversion keeps the low 32 bits
+
+
+def _hash(row_keys, places):
+    """32 bits of which the upper are good: what is compared or scaled needs no more."""
+    first, second = (row_keys[:, half].view(-1, *[1] * (places.dim() - 1)) for half in (0, 1))
+    x = (
+        places ^ first
+    )  # before any multiplication: a compiler folds index * constant into (overflowing) index arithmetic
+    x = (x ^ _shift(x, 16, 32)) * LOW_A ^ second
+    return (x ^ _shift(x, 15, 32)) * LOW_B
 
 
 def bits(row_keys, shape):
-    """Random int32 of shape (rows, *shape): uniform over all 2**32 values."""
-    first, second = (row_keys[:, half].view(-1, *[1] * len(shape)) for half in (0, 1))
-    count = 1
-    for size in shape:
-        count *= size
-    x = torch.arange(count, dtype=torch.int32, device=row_keys.device).view(1, *shape)
-    x = x ^ first  # before any multiplication: a compiler folds index * constant into (overflowing) index arithmetic
-    x = (x ^ _shift(x, 16, 32)) * LOW_A
-    x = x ^ second
-    x = (x ^ _shift(x, 15, 32)) * LOW_B
+    """Random int32 of shape (rows, *shape): uniform over all 2**32 values, every bit good."""
+    x = _hash(row_keys, _count(shape, row_keys.device).view(1, *shape))
     return x ^ _shift(x, 16, 32)
+
+
+def _count(shape, device):
+    return torch.arange(math.prod(shape), dtype=torch.int32, device=device)
+
+
+def _places(shape, device):
+    """Numbers the elements of a feature map as channels-last memory has them: the cheapest index on a GPU."""
+    if len(shape) != 3:
+        return _count(shape, device).view(1, *shape)
+    return _count(shape, device).view(1, *shape[1:], shape[0]).movedim(-1, 1)
 
 
 def uniform(row_keys, shape):
     """float32 in [0, 1) with 24 random bits."""
-    return _shift(bits(row_keys, shape), 8, 32).float() * 2.0**-24
+    return _shift(_hash(row_keys, _places(shape, row_keys.device)), 8, 32).float() * 2.0**-24
+
+
+def between(row_keys, shape, low, high):
+    """float32, uniform between low and high."""
+    drawn = _hash(row_keys, _places(shape, row_keys.device)).float()
+    return drawn * ((high - low) * 2.0**-32) + (low + high) / 2
 
 
 def threshold(probability):
-    """A tensor for `below`, so that one compiled graph serves every probability. int64: exact at 0 and 1."""
-    return torch.tensor([round(probability * 2**32) - 2**31])
+    """A tensor for `below`, so that one compiled graph serves every probability."""
+    return torch.tensor([min(round(probability * 2**32) - 2**31, 2**31 - 1)], dtype=torch.int32)
 
 
 def below(row_keys, shape, limit):
-    """True with the probability whose `threshold` is given."""
-    return bits(row_keys, shape).long() < limit
-
-
-def bernoulli(row_keys, shape, probability):
-    """True with the given probability, exact at 0 and 1."""
-    return below(row_keys, shape, threshold(probability).to(row_keys.device))
+    """True with the probability whose `threshold` is given: exactly never at 0; at 1 all but one in 2**32."""
+    return _hash(row_keys, _places(shape, row_keys.device)) < limit
 
 
 def normal(row_keys, shape):
@@ -108,21 +124,27 @@ class Noise:
         return fresh(1, device) if self.by_pass is None else self.by_pass[site]
 
 
-@contextmanager
-def counted(network, seed, step, rows):
-    """Inside, every site of `network` draws the bits of (seed, step, row): `rows` numbers the images of the batch.
+def draw(seed, step, rows, sites):
+    """Keys of a network's sites by row and by pass. `step` may be one number a row; a pass goes by the first."""
+    first = step[:1] if torch.is_tensor(step) else step
+    return keys(seed, step, rows, sites), keys(seed, first, torch.full_like(rows[:1], PASS), sites)
 
-    `step` may be a number or one number a row; what is drawn once a pass goes by the first.
-    """
-    noise, one = of(network), rows.new_full((1,), PASS)
+
+@contextmanager
+def using(noise, drawn):
+    """Inside, the network's sites use these keys."""
     before = noise.by_row, noise.by_pass
-    if noise.sites:
-        noise.by_row = keys(seed, step, rows, noise.sites)
-        noise.by_pass = keys(seed, step[:1] if torch.is_tensor(step) else step, one, noise.sites)
+    noise.by_row, noise.by_pass = drawn
     try:
-        yield network
+        yield
     finally:
         noise.by_row, noise.by_pass = before
+
+
+def counted(network, seed, step, rows):
+    """Inside, every site of `network` draws the bits of (seed, step, row): `rows` numbers the images of the batch."""
+    noise = of(network)
+    return using(noise, draw(seed, step, rows, noise.sites))
 
 
 def of(network):

@@ -1,6 +1,6 @@
 """How fast the suite is, as ratios measured side by side in one run on whatever hardware there is.
 
-python scripts/benchmark.py                      # = make benchmark; a GPU takes minutes, a CPU measures the small network
+python scripts/benchmark.py                      # = make benchmark; a CPU measures the small network only
 python scripts/benchmark.py --only layers        # training, layers, prediction or start
 python scripts/benchmark.py --archs vgg13        # other networks
 
@@ -172,10 +172,11 @@ class Bench:
 
     def predict(self, group, name, network, samples, against):
         run = make_run(f"samples={samples}", "method=dropreLU")
+        batch = inference.batch_size(run, self.device)
         images = self.test_images().to(torch.float16 if engine.reduced(run, self.device) else torch.float32)
         with torch.no_grad():
-            draw_samples, how = inference.fast(network, samples, run, images[: run.eval_batch], images.dtype)
-            work = lambda: inference.evaluate([draw_samples], images, lambda x: x, run.eval_batch)  # noqa: E731
+            draw_samples, how = inference.fast(network, samples, run, images[:batch], images.dtype)
+            work = lambda: inference.evaluate([draw_samples], images, lambda x: x, batch)  # noqa: E731
             self.row(group, name, work, TESTS, inner=1, against=against, engine=how)
 
     def start(self, arch):

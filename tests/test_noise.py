@@ -74,6 +74,9 @@ def test_draws_of_different_counters_are_uncorrelated(other):
     a, b = noise.uniform(row_keys(), (64, 64)), noise.uniform(OTHERS[other](), (64, 64))
     assert correlation(a, b) < 4 / 512  # 262,144 pairs: four standard errors
     assert correlation(a > 0.9, b > 0.9) < 4 / 512
+    limit = noise.threshold(0.9)
+    kept = [noise.below(keys, (64, 8, 8), limit) for keys in (row_keys(), OTHERS[other]())]
+    assert correlation(*kept) < 4 / 512
 
 
 @pytest.mark.parametrize("lag", [1, 2, 32, 64, 1024])
@@ -84,15 +87,27 @@ def test_neighbouring_elements_are_uncorrelated(lag):
 
 def test_a_row_never_repeats_another_rows_mask_in_another_order():
     """XOR with one key alone would: the masks of two rows would be permutations of each other."""
-    ones = noise.bernoulli(row_keys(rows=torch.arange(4096)), (256,), 0.5).sum(1).double()
+    ones = noise.below(row_keys(rows=torch.arange(4096)), (256,), noise.threshold(0.5)).sum(1).double()
     assert abs(ones.mean() - 128) < 0.5
     assert 7.5 < ones.std() < 8.5  # binomial: sqrt(256 / 4) = 8
 
 
 @pytest.mark.parametrize("q", [0.0, 0.05, 0.5, 0.9, 1.0])
-def test_bernoulli_has_its_probability(q):
-    share = noise.bernoulli(row_keys(), (4096,), q).double().mean().item()
+def test_below_has_its_probability(q):
+    share = noise.below(row_keys(), (4096,), noise.threshold(q)).double().mean().item()
     assert share == q if q in (0, 1) else abs(share - q) < 4 * (q * (1 - q) / 262144) ** 0.5
+
+
+def test_between_is_uniform():
+    drawn = noise.between(row_keys(), (4096,), 0.2, 0.6)
+    assert drawn.min() >= 0.2 and drawn.max() <= 0.6
+    counts = torch.histc(drawn, 64, 0.2, 0.6).double()
+    assert ((counts - 4096) ** 2 / 4096).sum() < 63 + 4.6 * 126**0.5
+
+
+def test_a_feature_map_is_numbered_as_channels_last_memory():
+    drawn = noise.uniform(row_keys(), (3, 4, 5))
+    assert torch.equal(drawn.permute(0, 2, 3, 1).flatten(1), noise.uniform(row_keys(), (60,)))
 
 
 def test_normal_has_the_moments_of_a_standard_normal():
@@ -109,3 +124,7 @@ def test_the_same_bits_on_cpu_and_gpu_eager_and_compiled():
     assert torch.equal(gpu.cpu(), row_keys())
     assert torch.equal(noise.bits(gpu, (16, 32, 32)).cpu(), cpu)
     assert torch.equal(torch.compile(noise.bits)(gpu, (16, 32, 32)).cpu(), cpu)
+    limit, shape = noise.threshold(0.9), (16, 32, 32)
+    mask = noise.below(row_keys(), shape, limit)
+    assert torch.equal(noise.below(gpu, shape, limit.cuda()).cpu(), mask)
+    assert torch.equal(torch.compile(noise.below)(gpu, shape, limit.cuda()).cpu(), mask)

@@ -11,10 +11,15 @@ COLUMNS = ("measure", "ms", "images/s", "speed-up", "over", "peak MB", "of limit
 def table(content):
     rows = [COLUMNS, *(cells(row) for row in content["rows"])]
     widths = [max(len(row[k]) for row in rows) for k in range(len(COLUMNS))]
-    lines = ["  ".join(c.ljust(w) if k in (0, 4) else c.rjust(w) for k, (c, w) in enumerate(zip(r, widths, strict=True)))
-             for r in rows]  # fmt: skip
+    lines = ["  ".join(justified(row, widths)) for row in rows]
     limit = f"{content['hardware']}: limit {content['matmul_flops'] / 1e12:.1f} TFLOP/s, a large matrix product"
     return "\n".join([limit, *lines])
+
+
+def justified(row, widths):
+    return [
+        text.ljust(w) if k in (0, 4) else text.rjust(w) for k, (text, w) in enumerate(zip(row, widths, strict=True))
+    ]
 
 
 def cells(row):
