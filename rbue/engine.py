@@ -89,6 +89,7 @@ class Step:
         self.optimizers = optimizers(self.network, run, self.lr)
         self.sums = torch.zeros(3, dtype=torch.float64, device=device)
         self.noise, self.seed = noise.of(self.network), torch.tensor(run.seed, device=device)
+        self.sites, self.one_site = torch.arange(self.noise.sites, device=device), torch.arange(1, device=device)
         self.compiled_objective, self.compiled_prepare = self.objective, self.prepare
 
     def __call__(self):
@@ -102,8 +103,8 @@ class Step:
     def prepare(self, count):
         """Which images this step takes, and the keys of their augmentation and of the network's sites."""
         index = self.order.index_select(0, count % self.per_epoch)[0]
-        keys = noise.keys(self.seed + noise.AUGMENT, count, self.places, 1)[0]
-        return index, keys, noise.draw(self.seed + noise.TRAIN, count, self.places, self.noise.sites)
+        keys = noise.keys(self.seed + noise.AUGMENT, count, self.places, self.one_site)[0]
+        return index, keys, noise.draw(self.seed + noise.TRAIN, count, self.places, self.sites)
 
     def objective(self, index, keys, count):
         """What is minimised, and the figures of the curve: cross-entropy, share of correct predictions, KL."""
@@ -213,7 +214,8 @@ def side_by_side(steps, streams):
 @contextmanager
 def kept(steps):
     """Undoes what the steps inside change: warming up must not train. New optimizer state starts at zero."""
-    before = {id(t): t.clone() for step in steps for t in step.tensors()}
+    with torch.no_grad():  # a copy with a history would tie the parameters' gradients to this stream
+        before = {id(t): t.clone() for step in steps for t in step.tensors()}
     yield
     with torch.no_grad():
         for tensor in (t for step in steps for t in step.tensors()):

@@ -115,6 +115,7 @@ class Captured:
 
         self.compute = torch.compile(compute, dynamic=False) if traced else compute
         self.noise, self.draw = noise.of(network), torch.compile(noise.draw, dynamic=False)
+        self.sites = torch.arange(self.noise.sites, device=x.device)
         self.graph = self.captured()
 
     def captured(self):
@@ -131,7 +132,7 @@ class Captured:
         return graph
 
     def sample(self):
-        with noise.using(self.noise, self.draw(self.seed, self.k, self.rows, self.noise.sites)):
+        with noise.using(self.noise, self.draw(self.seed, self.k, self.rows, self.sites)):
             probs = self.compute(*self.given)
         self.k += 1
         return probs

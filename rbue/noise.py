@@ -41,11 +41,17 @@ def _splitmix(state, value):
 
 
 def keys(seed, step, rows, sites):
-    """64-bit keys as int32 pairs (sites, rows, 2). `rows` is an int64 tensor; `seed` and `step` ints or tensors."""
+    """64-bit keys as int32 pairs (sites, rows, 2). `rows` is an int64 tensor; `seed` and `step` ints or tensors.
+
+    `sites` is their number, or a tensor of their numbers where this is compiled: an index would be folded into the
+    compiler's 32-bit index arithmetic.
+    """
+    if not torch.is_tensor(sites):
+        sites = torch.arange(sites, device=rows.device)
     state = _splitmix(torch.zeros_like(rows), torch.zeros_like(rows) + seed)  # no copy from the host: may be captured
     state = _splitmix(state, torch.zeros_like(rows) + step)
     state = _splitmix(state, rows)
-    state = _splitmix(state, torch.arange(sites, device=rows.device)[:, None])
+    state = _splitmix(state, sites[:, None])
     return torch.stack([state.to(torch.int32), (state >> 32).to(torch.int32)], -1)  # conversion keeps the low 32 bits
 
 

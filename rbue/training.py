@@ -16,19 +16,23 @@ from rbue.config import Refused
 
 def trained(runs, data, device):
     """The runs' networks and the records of their trainings: from disk, or trained now, several at once on a GPU."""
-    missing = {run.training_name: run for run in runs if not (folder(run) / "weights.pt").exists()}
-    for group in packs(missing.values(), device):
+    for group in packs(runs, device):
         fit(group, data, device)
     return tuple(zip(*(finished(run, data, device) for run in runs), strict=True))
 
 
+def is_trained(run):
+    return (folder(run) / "weights.pt").exists()
+
+
 def packs(runs, device):
-    """Runs that can share a GPU: of the same schedule and at the same epoch. A CPU takes one at a time."""
+    """Trainings still to do that can share a GPU: of one schedule and at one epoch. A CPU takes one at a time."""
+    missing = {run.training_name: run for run in runs if not is_trained(run)}
 
     def shape(run):
         return run.batch, run.epochs, run.crop, epochs_done(run)
 
-    for _, alike in groupby(sorted(runs, key=shape), shape):
+    for _, alike in groupby(sorted(missing.values(), key=shape), shape):
         alike = list(alike)
         size = alike[0].pack if device.type == "cuda" else 1
         yield from (alike[k : k + size] for k in range(0, len(alike), size))

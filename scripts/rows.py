@@ -16,7 +16,7 @@ from hydra import compose
 from rbue import config, data, devices, results, training
 from rbue.cli import one_sentence_errors
 from rbue.methods import METHODS
-from rbue.report.rows import ROWS, own_hydra, register_once
+from rbue.report.rows import LABELS, ROWS, own_hydra, register_once
 from train import experiment
 
 
@@ -29,26 +29,33 @@ def compose_rows(settings):
 
 
 def main(settings):
-    runs = compose_rows(settings)
-    first, missing = runs[0], [run for run in runs if results.find(run) is None]
+    runs = dict(zip(LABELS, compose_rows(settings), strict=True))
+    first, missing = runs[LABELS[0]], [run for run in runs.values() if results.find(run) is None]
     if missing:
         results.check_writable(first.results_dir, first.weights_dir)
-        members = [member for run in missing for member in METHODS[run.method].trainings(run)]
-        training.trained(members, data.load(first.trained_on, first.data_dir), devices.choose(first.device))
-    for (label, _), run in zip(ROWS, runs, strict=True):
+        images, device = data.load(first.trained_on, first.data_dir), devices.choose(first.device)
+        for pack in training.packs([member for run in missing for member in members(run)], device):
+            training.fit(pack, images, device)
+            finish(runs)
+    finish(runs)
+    show(first)
+
+
+def members(run):
+    return METHODS[run.method].trainings(run)
+
+
+def finish(runs):
+    """Evaluates the rows whose networks are trained: a cell is on disk as soon as it can be."""
+    for label in [label for label, run in runs.items() if all(map(training.is_trained, members(run)))]:
+        run = runs.pop(label)
         print(f"{label:18} {results.summary(results.find(run) or experiment(run))}", flush=True)
-    tables = Path(first.results_dir).parent / "tables"
-    only = ["--dataset", first.dataset, "--protocol", first.protocol]
-    command = [
-        sys.executable,
-        ROOT / "scripts" / "tables.py",
-        "--results",
-        first.results_dir,
-        "--out",
-        tables,
-        "--print",
-    ]
-    subprocess.run([*command, *only], check=True)
+
+
+def show(run):
+    tables = Path(run.results_dir).parent / "tables"
+    command = [sys.executable, ROOT / "scripts" / "tables.py", "--results", run.results_dir, "--out", tables, "--print"]
+    subprocess.run([*command, "--dataset", run.dataset, "--protocol", run.protocol], check=True)
 
 
 if __name__ == "__main__":
