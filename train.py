@@ -29,14 +29,16 @@ def main(cfg):
 def experiment(run):
     """data → networks → fit → predict → score → write"""
     results.check_writable(run.results_dir, run.weights_dir)
-    from rbue import data, devices, inference, metrics, training  # torch takes seconds: not for --help or a TAB
+    from rbue import data, devices, inference, metrics, shift, training  # torch takes seconds: not for a TAB
     from rbue.methods import METHODS
 
     device = devices.choose(run.device)
     images = data.load(run.trained_on, run.data_dir)
     networks, records = training.trained(METHODS[run.method].trainings(run), images, device)
-    evaluated, cost = inference.test(run, networks, images, device)
-    return results.record(run, metrics.report(evaluated, images.test_labels, run.bins), records, cost)
+    test = inference.Tester(run, networks, images, device)
+    evaluated, cost = test(images.test_images)
+    report = metrics.report(evaluated, images.test_labels, run.bins) | shift.report(run, test, images)
+    return results.record(run, report, records, cost)
 
 
 if __name__ == "__main__":

@@ -169,12 +169,13 @@ class SVI(Run):
     """A Gaussian over the weights, sampled (Section 4.1.4, d)."""
 
     sigma: float = training()
+    beta: float = training()
     kl_warmup: float = training()
     rho_lr: float = training()
 
     def __post_init__(self):
         super().__post_init__()
-        at_least(0, rho_lr=self.rho_lr)
+        at_least(0, rho_lr=self.rho_lr, beta=self.beta)
         within(1e-8, 10, sigma=self.sigma)
         within(0, 1, kl_warmup=self.kl_warmup)
 

@@ -121,9 +121,9 @@ class Step:
         return torch.stack(each).sum() / len(self.images.labels) if each else self.lr.new_zeros(())
 
     def kl_weight(self, count):
-        """Rises from 0 to 1 over the first part of training, or the prior drowns the data at the start."""
+        """Rises from 0 to beta over the first part of training, or the prior drowns the data at the start."""
         rise = getattr(self.run, "kl_warmup", 0) * self.total
-        return (count[0] / rise).clamp(max=1) if rise else 1.0
+        return getattr(self.run, "beta", 0.0) * ((count[0] / rise).clamp(max=1) if rise else 1.0)
 
     def update(self, gradients):
         for parameter, gradient in zip(self.parameters, gradients, strict=True):

@@ -149,25 +149,34 @@ class Captured:
             yield self.probs[None, :count]
 
 
-def test(run, networks, data, device):
-    """What the run's networks predict for its test images, and what that costs."""
-    images = data.test_images.to(device).permute(0, 2, 3, 1)
-    mean, std = data.mean.to(device), data.std.to(device)
-    samples, batch = METHODS[run.method].samples(run), batch_size(run, device)
-    dtype = torch.float16 if engine.reduced(run, device) else torch.float32
+class Tester:
+    """The run's networks made ready for the device once; call it with test images, as many sets as there are."""
 
-    def prepare(x):
-        return augment.normalise(x, mean, std).to(dtype)
+    def __init__(self, run, networks, data, device):
+        self.device, self.batch = device, batch_size(run, device)
+        self.mean, self.std = data.mean.to(device), data.std.to(device)
+        self.dtype = torch.float16 if engine.reduced(run, device) else torch.float32
+        samples = METHODS[run.method].samples(run)
+        with devices.measured(device) as setup, torch.no_grad():
+            first = self.prepare(nhwc(data.test_images[: self.batch], device))
+            self.draws, how = zip(*(fast(n, samples, run, first, self.dtype) for n in networks), strict=True)
+        precision = str(self.dtype).removeprefix("torch.")
+        passes = max(samples, len(networks))
+        self.about = {"passes": passes, "engine": how[0], "precision": precision, "setup_seconds": setup["seconds"]}
 
-    with torch.no_grad():
-        with devices.measured(device) as setup:
-            first = prepare(images[:batch])
-            draws, how = zip(*(fast(n, samples, run, first, dtype) for n in networks), strict=True)
-        with devices.measured(device) as cost:
-            evaluated = evaluate(draws, images, prepare, batch)
-    cost |= {"ms_per_image": 1000 * cost["seconds"] / len(images), "setup_seconds": setup["seconds"]}
-    precision = str(dtype).removeprefix("torch.")
-    return evaluated, cost | {"passes": max(samples, len(networks)), "engine": how[0], "precision": precision}
+    def prepare(self, x):
+        return augment.normalise(x, self.mean, self.std).to(self.dtype)
+
+    def __call__(self, images, quiet=False):
+        """What the networks predict for uint8 images (N, 3, H, W), and what that costs."""
+        images = nhwc(images, self.device)
+        with devices.measured(self.device) as cost, torch.no_grad():
+            evaluated = evaluate(self.draws, images, self.prepare, self.batch, quiet)
+        return evaluated, cost | {"ms_per_image": 1000 * cost["seconds"] / len(images), **self.about}
+
+
+def nhwc(images, device):
+    return images.to(device).permute(0, 2, 3, 1)
 
 
 def batch_size(run, device):
@@ -203,10 +212,13 @@ class Evaluated:
     by_count: dict
 
 
-def evaluate(draws, images, prepare, batch):
-    """Every sampler over all images. Results are on the CPU; `prepare` makes images what a network takes."""
+def evaluate(draws, images, prepare, batch, quiet=False):
+    """Every sampler over all images. Results are on the CPU; `prepare` makes images what a network takes.
+
+    `quiet` is for a caller that shows a bar of its own.
+    """
     means, firsts, by_count = [], [], defaultdict(list)
-    with tqdm(total=len(images), desc="evaluation", unit="image", disable=None) as bar:
+    with tqdm(total=len(images), desc="evaluation", unit="image", disable=quiet or None) as bar:
         for first in range(0, len(images), batch):
             x = prepare(images[first : first + batch])
             rows = torch.arange(first, first + len(x), device=x.device)

@@ -56,7 +56,8 @@ def record(run, report, trainings, cost):
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write(folder(run) / "result.json", result)
-    (folder(run) / "failed.json").unlink(missing_ok=True)
+    for outdated in ("failed.json", "corruptions.json"):
+        (folder(run) / outdated).unlink(missing_ok=True)
     return result
 
 
@@ -105,7 +106,7 @@ def check_writable(*folders):
 def environment():
     """What a number depends on besides its config."""
     return {
-        "commit": _git("rev-parse", "HEAD"),
+        "commit": _git("rev-parse", "HEAD") or os.environ.get("RBUE_COMMIT"),  # for copies without a repository
         "changed": bool(_git("status", "--porcelain", "--untracked-files=no")),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",

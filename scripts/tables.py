@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 from rbue.report.cells import build
-from rbue.report.tables import coverage, summary, write
+from rbue.report.tables import coverage, put_headline, summary, write
 from rbue.results import collect
 
 
@@ -23,6 +23,7 @@ def arguments(argv):
     parser.add_argument("--paper", default="results/paper", help="folder of numbers.json (default: %(default)s)")
     parser.add_argument("--dataset", help="only this dataset's tables")
     parser.add_argument("--protocol", help="only this protocol's tables")
+    parser.add_argument("--readme", help="also put the measured tables into this README, between its marks")
     parser.add_argument("--print", action="store_true", help="also print the measured rows to the terminal")
     return parser.parse_args(argv)
 
@@ -39,6 +40,8 @@ def main(argv=None):
         if args.print and len(table.runs):
             print(f"\n{summary(table)}\n")
         print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {coverage(table)}")
+    if args.readme:
+        put_headline(args.readme, tables)
 
 
 if __name__ == "__main__":

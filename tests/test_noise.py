@@ -1,11 +1,13 @@
 """A hash is a claim: these tests would fail for one that repeats, drifts or correlates."""
 
+import shutil
+
 import pytest
 import torch
 
 from rbue import noise
 
-ROWS = torch.arange(64)
+ROWS, LIMIT = torch.arange(64), noise.threshold(0.9)
 
 
 def row_keys(seed=0, step=0, rows=ROWS, site=0):
@@ -115,6 +117,16 @@ def test_normal_has_the_moments_of_a_standard_normal():
     assert torch.isfinite(drawn).all()
     for power, moment, error in ((1, 0, 0.01), (2, 1, 0.012), (3, 0, 0.03), (4, 3, 0.08)):
         assert abs((drawn**power).mean().item() - moment) < error
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a compiler")
+def test_the_same_bits_eager_and_compiled():
+    compiled = torch.compile(lambda keys: (noise.bits(keys, (3, 8, 8)), noise.below(keys, (3, 8, 8), LIMIT)))
+    for mine, its in zip((noise.bits(row_keys(), (3, 8, 8)), noise.below(row_keys(), (3, 8, 8), LIMIT)),
+                         compiled(row_keys()), strict=True):  # fmt: skip
+        assert torch.equal(mine, its)
+    sites = torch.arange(5)
+    assert torch.equal(torch.compile(noise.keys)(3, torch.tensor([7]), ROWS, sites), noise.keys(3, 7, ROWS, 5))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

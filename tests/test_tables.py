@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_dir
 from rbue.report import rows
 from rbue.report.cells import bold_agreement, build, paper_cells
 from rbue.report.rows import LABELS, PROPOSED, ROWS, canonical, cell_identity, composed, place
-from rbue.report.tables import csv, latex, markdown, summary
+from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
 from rbue.report.text import MISSING, duration
 from rbue.results import collect
 
@@ -317,6 +317,12 @@ def test_the_committed_tables_are_what_the_committed_results_give():
         for suffix, render in (("md", markdown), ("tex", latex), ("csv", csv)):
             path = committed / protocol / f"{dataset}.{suffix}"
             assert path.exists() and path.read_text() == render(built), f"{path.name} is stale: run 'make tables'"
+
+
+def test_the_readmes_table_is_the_built_one():
+    text = (ROOT / "README.md").read_text()
+    shown = text.split(BEGIN)[1].split(END)[0].strip()
+    assert shown == headline(build(collect(ROOT / "results" / "runs"), PAPER)), "run 'make tables'"
 
 
 def test_every_row_is_legal_for_every_dataset_of_the_paper():

@@ -70,6 +70,7 @@ def run_row(result):
         **{metric: metrics.get(metric) for metric in SCORES},
         "accuracy": 100 * metrics["accuracy"],
         "train_seconds": result["seconds"]["train"],
+        "packed": max(t.get("packed", 1) for t in result.get("trainings") or [{}]),
         "parameters": result.get("parameters"),
         "peak_train_bytes": memory.get("train"),
         "peak_evaluate_bytes": memory.get("evaluate"),
@@ -90,14 +91,17 @@ def run_frame(results):
     if runs.empty:
         return runs
     runs = runs.sort_values("name", ignore_index=True)  # the folder listing's order must not reach a table
-    runs["time_ratio"] = runs.train_seconds / single_seconds(runs)
+    runs["time_ratio"] = (runs.train_seconds / single_seconds(runs)).where(runs.packed == 1)
     return runs.assign(**{measure: pd.to_numeric(runs[measure]) for measure in MEASURES})
 
 
 def single_seconds(runs):
-    """For each run, Single's mean training time with the same network on the same hardware; NaN where there is none."""
+    """For each run, Single's mean training time with the same network on the same hardware; NaN where there is none.
+
+    Networks trained side by side on one GPU have equal shares of its time, whatever each costs: no base for a ratio.
+    """
     key = ["protocol", "dataset", "arch", "hardware"]
-    single = runs[runs.row == "Single"].groupby(key, as_index=False).train_seconds.mean()
+    single = runs[(runs.row == "Single") & (runs.packed == 1)].groupby(key, as_index=False).train_seconds.mean()
     return runs[key].merge(single, on=key, how="left").train_seconds
 
 

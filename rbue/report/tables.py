@@ -12,6 +12,7 @@ from pathlib import Path
 from rbue.report.latex import latex
 from rbue.report.text import (
     BESIDE_PAPER,
+    HEADLINE,
     OURS_ALONE,
     TERMINAL,
     announced,
@@ -52,6 +53,29 @@ def markdown(table):
         entries = "\n".join(f"- {entry}" for entry in outside(table))
         parts += [f"<details><summary>{outside_note(table)}</summary>\n\n{entries}\n\n</details>"]
     return "\n\n".join(parts) + "\n"
+
+
+def headline(tables):
+    """For the README: every network of the paper's tables that has a measured row, the fullest first."""
+    blocks = [(table, arch, cells) for table in tables if table.in_paper for arch, cells in by_arch(table)]
+    measured = sorted((b for b in blocks if b[2].n.any()), key=lambda b: -(b[2].n > 0).sum())
+    return "\n\n".join(f"{headline_text(*block)}:\n\n{pipe(grid(block[2], HEADLINE))}" for block in measured)
+
+
+def headline_text(table, arch, cells):
+    name, rows = f"**{dataset_name(table.dataset)}, {arch_name(arch)}**", f"{(cells.n > 0).sum()} of {len(cells)} rows"
+    link = f"[all columns](results/tables/{table.protocol}/{table.dataset}.md)"
+    return f"{name}, `protocol={table.protocol}`, {rows} measured ({link})"
+
+
+BEGIN, END = "<!-- results: built by make tables -->", "<!-- end of results -->"
+
+
+def put_headline(readme, tables):
+    """Replaces what stands between the README's two marks."""
+    text = Path(readme).read_text(encoding="utf-8")
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    Path(readme).write_text(f"{before}{BEGIN}\n{headline(tables)}\n{END}{after}", encoding="utf-8", newline="\n")
 
 
 # --- files and the terminal -------------------------------------------------------------------------------------------

@@ -1,0 +1,247 @@
+"""Corrupted test sets: the official files where the user has them, else made here. Never some of each.
+
+    <data_dir>/cifar10_c/       <type>.npy and labels.npy, here or in CIFAR-10-C/     (severity after severity)
+    <data_dir>/cifar100_c/      the same, here or in CIFAR-100-C/
+    <data_dir>/tinyimagenet_c/  <type>/<severity>/<wnid>/*.JPEG, here, in Tiny-ImageNet-C/ or in Tiny-ImageNet-C-extra/
+    <data_dir>/*_c/             what scripts/corruptions.py wrote, which is ours and only saves making it again
+
+Official CIFAR images are the test images in their order. Official Tiny-ImageNet-C images are others of the same classes
+than TinyImageNet's validation images, of which ours are made, so numbers of the two sources are not comparable.
+"""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from rbue.config import Refused, one_of
+from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
+from rbue.data.sources import by_folder, count_images, decode_all, nchw, open_npy, some
+
+WAY_OUT = "corruptions=generated makes ours instead"
+
+
+@dataclass(frozen=True)
+class Sets:
+    """19 types at 5 severities of one source, read one at a time: all of them would be gigabytes."""
+
+    source: str  # "official" or "generated": results of the two do not belong in one table
+    reader: Callable  # (name, severity, device) → images and labels
+    cells: list = field(default_factory=lambda: [(name, severity) for name in TYPES for severity in SEVERITIES])
+
+    def read(self, name, severity, device):
+        """Images uint8 (N, 3, H, W) and labels int64 on the device, or a sentence."""
+        if (name, severity) not in self.cells:
+            raise Refused(f"{name} at severity {severity} is none of the {len(self.cells)} corrupted sets")
+        images, labels = self.reader(name, severity, device)
+        return images.to(device), labels.to(device)
+
+
+@dataclass(frozen=True)
+class Official:
+    """Where a dataset's official sets come from, and how they are checked and read."""
+
+    record: str
+    archives: tuple[str, ...]
+    names: tuple[str, ...]  # the files or folders of a complete set
+    check: Callable  # (paths, data): everything that is cheap to know, before the first set is evaluated
+    read: Callable  # (paths, data, name, severity, device) → images and labels
+
+    @property
+    def origin(self):
+        return f"{' and '.join(self.archives)} of https://zenodo.org/records/{self.record}"
+
+
+def sets(run, data) -> Sets:
+    """The corrupted sets that belong to `data`, the clean ones; `auto` prefers the official."""
+    one_of(("auto", "official", "generated"), corruptions=run.corruptions)
+    if run.corruptions == "generated":
+        return Sets("generated", partial(make, data))
+    folder = Path(run.data_dir).expanduser() / f"{run.trained_on}_c"
+    try:
+        return find(run, data, folder)
+    except OSError as error:
+        raise Refused(f"{error.filename or folder} cannot be used: {error.strerror or error}") from error
+
+
+def find(run, data, folder):
+    """Official files, all or none: a box plot over 18 official types and one of ours would be neither."""
+    official = OFFICIAL.get(run.trained_on)
+    paths = locate(official, folder, data) if official else {}
+    if paths:
+        refuse_missing(official, folder, paths)
+        official.check(paths, data)
+        return Sets("official", partial(official.read, paths, data))
+    if run.corruptions == "official":
+        raise Refused(absent(official, folder))
+    return Sets("generated", partial(reread, kept(folder, run.trained_on, data), data))
+
+
+# --- finding official files -------------------------------------------------------------------------------------------
+
+
+def locate(official, folder, data):
+    """Name → path of what is there of an official set; labels without images are none."""
+    inside = [folder, *(folder / Path(archive).stem for archive in official.archives)]
+    folders = [place for place in inside if not made_here(place, data)]
+    places = {name: [place / name for place in folders if (place / name).exists()] for name in official.names}
+    paths = {name: found[0] for name, found in places.items() if found}
+    return paths if any(Path(name).stem in TYPES for name in paths) else unopened(official, folder)
+
+
+def unopened(official, folder):
+    """An archive that was carried here and not unpacked is no reason to evaluate other images in silence."""
+    if waiting := [archive for archive in official.archives if (folder / archive).exists()]:
+        raise Refused(f"{folder} holds {' and '.join(waiting)} still packed: unpack it there with tar, or {WAY_OUT}")
+    return {}
+
+
+def refuse_missing(official, folder, paths):
+    if missing := [name for name in official.names if name not in paths]:
+        raise Refused(
+            f"{folder} holds some official files and lacks {', '.join(missing)}: "
+            f"unpack {official.origin} there, or {WAY_OUT}"
+        )
+
+
+def absent(official, folder):
+    if official is None:
+        return f"{folder.name} has no official files: {WAY_OUT}"
+    ours = ", only what scripts/corruptions.py wrote" if manifest(folder) else ""
+    return f"{folder} holds no official files{ours}: unpack {official.origin} there, or {WAY_OUT}"
+
+
+# --- CIFAR ------------------------------------------------------------------------------------------------------------
+
+
+def check_arrays(paths, data):
+    """Headers and labels of all files: a truncated one should not be found an hour into the evaluation."""
+    for name in TYPES:
+        stack(paths[f"{name}.npy"], data)
+    path = paths["labels.npy"]
+    if not np.array_equal(open_npy(path), np.tile(data.test_labels, len(SEVERITIES))):
+        raise Refused(f"{path} does not hold the labels of the clean test images, {len(SEVERITIES)} times over")
+
+
+def stack(path, data):
+    """A map of (5 N, H, W, 3) bytes, of which only what is used is read."""
+    array, (count, channels, *size) = open_npy(path), data.test_images.shape
+    shape = (len(SEVERITIES) * count, *size, channels)
+    if array.shape != shape or array.dtype != np.uint8:
+        raise Refused(f"{path} holds {array.dtype} {array.shape} instead of uint8 {shape}")
+    return array
+
+
+def rows(path, data, severity):
+    count = len(data.test_images)
+    return stack(path, data)[(severity - 1) * count : severity * count]
+
+
+def read_arrays(paths, data, name, severity, device):
+    return nchw(rows(paths[f"{name}.npy"], data, severity)), data.test_labels
+
+
+# --- TinyImageNet -----------------------------------------------------------------------------------------------------
+
+
+def check_folders(paths, data):
+    """The class folders of all 95 sets: a half unpacked archive shows here, and labels count through these names."""
+    known = class_folders(paths[TYPES[0]] / "1", data.classes)
+    for name in TYPES:
+        for severity in SEVERITIES:
+            split = paths[name] / str(severity)
+            if other := sorted({*class_folders(split, data.classes)} ^ {*known}):
+                raise Refused(f"{split} holds other classes than {paths[TYPES[0]] / '1'} ({some(other)})")
+
+
+def class_folders(split, classes):
+    """Class k is the k-th WordNet id in sorted order, as in the clean images."""
+    wnids = sorted(path.name for path in split.glob("n*"))
+    if len(wnids) != classes:
+        raise Refused(f"{split} holds {len(wnids)} of {classes} classes: unpack its archive again, or {WAY_OUT}")
+    return wnids
+
+
+def read_folders(paths, data, name, severity, device):
+    split, (count, _, size, _) = paths[name] / str(severity), data.test_images.shape
+    wnids = class_folders(split, data.classes)
+    pairs = by_folder(split, wnids)
+    count_images(pairs, wnids, count, split)
+    images = decode_all(pairs, size, tqdm(disable=True))  # the evaluation has its own bar
+    return nchw(images), torch.tensor([label for _, label in pairs])
+
+
+# --- ours -------------------------------------------------------------------------------------------------------------
+
+
+def make(data, name, severity, device):
+    """On the CPU for a device that lacks float64, as MPS does: the bytes are the same."""
+    where = device if torch.device(device).type in ("cpu", "cuda") else "cpu"
+    images = data.test_images.to(where)
+    return corrupt(images, name, severity, torch.arange(len(images), device=where)), data.test_labels
+
+
+def reread(files, data, name, severity, device):
+    """From the disk what is there and as its manifest says, else made: the same bytes either way."""
+    if name not in files:
+        return make(data, name, severity, device)
+    path, sha256 = files[name]
+    try:
+        images = rows(path, data, severity)
+        if hashlib.sha256(images).hexdigest() == sha256[severity - 1]:
+            return nchw(images), data.test_labels
+    except (OSError, Refused):
+        pass
+    warnings.warn(f"{path} is not what its manifest says at severity {severity}: made again", stacklevel=2)
+    return make(data, name, severity, device)
+
+
+def kept(folder, dataset, data):
+    """Type → its file and the sha256 of its five sets; nothing of another dataset or seed, which are other images."""
+    found = manifest(folder)
+    if [found.get(key) for key in ("dataset", "seed", "images")] != [dataset, 0, len(data.test_images)]:
+        return {}
+    paths = {name: folder / f"{name}.npy" for name in found["files"]}
+    return {name: (path, found["files"][name]["sets"]) for name, path in paths.items() if path.exists()}
+
+
+def manifest(folder):
+    """What scripts/corruptions.py says of the files beside it; empty where it wrote none."""
+    try:
+        found = json.loads((folder / "manifest.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    ours = isinstance(found, dict) and {"dataset", "seed", "images", "files"} <= found.keys()
+    return found if ours else {}
+
+
+def made_here(folder, data):
+    """Ours look like the official files. The manifest may have been kept elsewhere: then the noise gives them away."""
+    if manifest(folder):
+        return True
+    path = folder / "gaussian_noise.npy"
+    if not path.exists():
+        return False
+    ours = corrupt(data.test_images[:1], "gaussian_noise", 1, torch.arange(1)).permute(0, 2, 3, 1).flatten()
+    return np.array_equal(open_npy(path).reshape(-1)[: len(ours)], ours)
+
+
+def cifar(record, archive):
+    names = (*(f"{name}.npy" for name in TYPES), "labels.npy")
+    return Official(record, (archive,), names, check_arrays, read_arrays)
+
+
+OFFICIAL = {
+    "cifar10": cifar("2535967", "CIFAR-10-C.tar"),
+    "cifar100": cifar("3555552", "CIFAR-100-C.tar"),
+    "tinyimagenet": Official(
+        "2536630", ("Tiny-ImageNet-C.tar", "Tiny-ImageNet-C-extra.tar"), TYPES, check_folders, read_folders
+    ),
+}

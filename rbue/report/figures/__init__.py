@@ -1,0 +1,33 @@
+"""The paper's figures from finished runs: vector PDF for print, PNG for pages, and the numbers drawn as CSV.
+
+    for network in networks(collect("results/runs")):
+        for figure, paths in draw(network, "results/paper", "results/figures").items():
+            print(figure, paths)
+
+Each module goes load → frame → draw: a frame holds every number of its figure and is tested; drawing computes nothing.
+The files carry no timestamp, so the same runs give the same bytes.
+"""
+
+from rbue.report.figures import behaviours, corruptions, diversity, samples
+from rbue.report.figures.frames import Network, left_out, networks
+
+__all__ = ["FIGURES", "Network", "draw", "left_out", "makes", "networks"]
+
+FIGURES = {  # what a reader calls it → f(network, paper_dir, folder), the paths written, none where no run has the data
+    "corruption box plots": corruptions.draw,
+    "diversity matrices": diversity.draw,
+    "space of behaviours": behaviours.draw,
+    "metrics against samples": samples.draw,
+}
+
+
+def draw(network, paper_dir, out):
+    """{figure: paths}, below <out>/<protocol>/<dataset>/<arch>; an empty list is a figure without data."""
+    folder = network.folder(out)
+    return {name: render(network, paper_dir, folder) for name, render in FIGURES.items()}
+
+
+def makes(figure, network):
+    """The command whose results a missing figure waits for."""
+    dataset = f"{network.dataset}_c" if figure == "corruption box plots" else network.dataset
+    return f"python scripts/rows.py dataset={dataset} arch={network.arch} protocol={network.protocol}"

@@ -1,0 +1,119 @@
+"""The space of behaviours (Section 4.5): accuracy against ECE, one point a setting; the bottom right corner is best."""
+
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.lines import Line2D
+
+from rbue.report.cells import paper_cells
+from rbue.report.figures.frames import seeds_text
+from rbue.report.figures.style import COLOURS, MARKERS, METRICS, NAMES, canvas, legend_below, save, styled, write_csv
+
+EDGE = 0.02  # of the frame: where the arrow of a point far outside is drawn
+COLUMNS = ["origin", "row", "method", "p", "q", "accuracy", "ece", "accuracy_std", "ece_std", "n"]
+
+
+# --- load, frame ------------------------------------------------------------------------------------------------------
+
+
+def load(network):
+    """One row a run, accuracy in percent."""
+    runs = network.clean
+    scores = pd.DataFrame([run["metrics"] for run in runs.result], columns=["accuracy", "ece"], index=runs.index)
+    knobs = pd.DataFrame([run["config"] for run in runs.result], index=runs.index).reindex(columns=["p", "q"])
+    return runs[["row", "method"]].join(knobs).join(scores.assign(accuracy=100 * scores.accuracy))
+
+
+def points(runs):
+    """Mean and std over seeds, with n."""
+    groups = runs.groupby(["row", "method", "p", "q"], sort=False, dropna=False)[["accuracy", "ece"]]
+    frame = groups.mean().join(groups.std().add_suffix("_std")).assign(n=groups.size())
+    return frame.reset_index().assign(origin="ours")[COLUMNS]
+
+
+def paper_points(network, paper_dir):
+    cells = paper_cells(paper_dir)
+    cells = cells[(cells.dataset == network.dataset) & (cells.arch == network.arch)]
+    return cells.assign(origin="paper").reindex(columns=COLUMNS)
+
+
+def fence(values):
+    """Tukey's far-out fence: beyond three interquartile ranges a point would press all others into one corner."""
+    low, high = values.quantile(0.25), values.quantile(0.75)
+    reach = 3 * max(high - low, 1e-9)
+    inside = values[(values >= low - reach) & (values <= high + reach)]
+    margin = 0.08 * max(inside.max() - inside.min(), 1e-3 * abs(inside.max()), 1e-6)
+    return inside.min() - margin, inside.max() + margin
+
+
+# --- draw -------------------------------------------------------------------------------------------------------------
+
+
+def q_scale(frame):
+    """Viridis without its palest end, which vanishes on white; the paper's own q are always within."""
+    q = pd.concat([frame.q.dropna(), pd.Series([0.8, 0.95])])
+    return Normalize(q.min(), q.max() + 0.1 * (q.max() - q.min()))
+
+
+def colour_of(point, scale):
+    return COLOURS[point.method] if pd.isna(point.q) else colormaps["viridis"](scale(point.q))
+
+
+def mark(axis, point, colour):
+    """Filled is ours, hollow the paper's."""
+    ours = point.origin == "ours"
+    face, edge = (colour, "black") if ours else ("none", colour)
+    size = 13 if point.method == "dropreLU" else 8
+    look = {"markersize": size, "markeredgecolor": edge, "markeredgewidth": 0.6 if ours else 1.5}
+    axis.plot(point.accuracy, point.ece, MARKERS[point.method], markerfacecolor=face, zorder=3 if ours else 2, **look)
+    if not pd.isna(point.p):
+        axis.annotate(f"p={point.p:g}", (point.accuracy, point.ece), (6, 4), textcoords="offset points", fontsize=7)
+
+
+def outside(frame, x, y):
+    return frame[~(frame.accuracy.between(*x) & frame.ece.between(*y))]
+
+
+def note_outside(axis, frame):
+    """A point beyond the frame is named with its values, not dropped in silence."""
+    lines = [f"{p.row}{', paper' if p.origin == 'paper' else ''}: {p.accuracy:.1f} %, {p.ece:.3f}" for p in frame]
+    if lines:
+        text = "\n".join(["outside the frame", *lines])
+        axis.text(EDGE, 1 - EDGE, text, transform=axis.transAxes, va="top", fontsize=7, color="#444444", zorder=4)
+
+
+def legend(figure, frame):
+    look = {"linestyle": "none", "markeredgecolor": "black", "markeredgewidth": 0.6}
+    handles = [
+        Line2D([], [], marker=MARKERS[m], markersize=8, color="white" if m == "dropreLU" else COLOURS[m], **look)
+        for m in frame.method.unique()
+    ]
+    labels = [NAMES[m] + (" (colour: q)" if m == "dropreLU" else "") for m in frame.method.unique()]
+    legend_below(figure, handles, labels, 3)
+
+
+@styled
+def scatter(frame, title):
+    figure, axis = canvas(5.4, 4.5)
+    x, y, scale = fence(frame.accuracy), fence(frame.ece), q_scale(frame)
+    far = outside(frame, x, y)
+    for point in frame.drop(far.index).itertuples():
+        mark(axis, point, colour_of(point, scale))
+    note_outside(axis, list(far.itertuples()))
+    axis.set(xlabel=METRICS["accuracy"], ylabel=METRICS["ece"], xlim=x, ylim=y, title=title)
+    if frame.q.notna().any():
+        mapped = ScalarMappable(scale, "viridis")
+        figure.colorbar(mapped, ax=axis, label="MC-DropReLU's q", ticks=sorted(frame.q.dropna().unique()), aspect=30)
+    legend(figure, frame)
+    return figure
+
+
+def draw(network, paper_dir, folder):
+    if network.clean.empty:
+        return []
+    ours, paper = points(load(network)), paper_points(network, paper_dir)
+    frame = ours if paper.empty else pd.concat([ours, paper.dropna(axis=1, how="all")], ignore_index=True)
+    beside = "" if paper.empty else "; hollow: the paper"
+    title = f"{network.title()}\nfilled: ours, {seeds_text(ours.n)}{beside}"
+    return [*save(scatter(frame, title), folder / "behaviours"), write_csv(frame, folder / "behaviours.csv")]

@@ -1,0 +1,192 @@
+"""Accuracy and calibration under 19 corruptions and 5 severities: box plots, median ECE, averages (Sections 4.2, 4.3).
+
+Generated and official images are different images: each source has its own files, and no number mixes the two.
+"""
+
+import pandas as pd
+
+from rbue.report.figures.frames import methods_of, nearest, seeds_text
+from rbue.report.figures.style import (
+    COLOURS,
+    METRICS,
+    canvas,
+    legend_below,
+    lines_of,
+    save,
+    styled,
+    write_csv,
+    write_text,
+)
+from rbue.report.tables import pipe
+from rbue.report.text import decimals
+
+ALL_TYPES = 19
+Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # of the paper's two box plots
+SEVERITIES = range(6)
+SCORES = ["accuracy", "ece", "nll"]
+FIVE = {"min": 0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1}
+WIDTH = 0.13  # of a box; six stand side by side
+
+
+# --- load -------------------------------------------------------------------------------------------------------------
+
+
+def load(network):
+    """Tidy: one row a (run, type, severity), accuracy in percent; severity 0 is the clean test set, of type `none`."""
+    rows = []
+    for run in network.corrupted.itertuples():
+        found, who = run.result.get("corruptions") or {"types": {}}, {"row": run.row, "method": run.method}
+        who |= {"seed": run.seed, "knob": run.knob, "source": found.get("source")}
+        rows += [who | {"type": t, **level} for t, levels in found["types"].items() for level in levels]
+        if found["types"]:
+            rows.append(who | {"type": "none", "severity": 0, **run.result["metrics"]})
+    frame = pd.DataFrame(rows)
+    return frame if frame.empty else frame.assign(accuracy=100 * frame.accuracy)
+
+
+def six(frame, dataset):
+    """The paper's six methods, each at the setting the paper drew or the nearest there is."""
+    wanted = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0, "dropreLU": Q.get(dataset, 0.95)}
+    rows = [row for method, knob in wanted.items() if (row := nearest(frame, method, knob))]
+    return frame[frame.row.isin(rows)]
+
+
+def shared_types(frame):
+    """Only the types that every run has: quartiles over other sets of types do not compare."""
+    runs = frame[frame.severity > 0].groupby(["row", "seed"]).type.unique()
+    return sorted(set.intersection(*map(set, runs)))
+
+
+# --- frame ------------------------------------------------------------------------------------------------------------
+
+
+def seed_means(frame):
+    """Mean over seeds of each (row, type, severity), with n."""
+    frame = frame[frame.type.isin([*shared_types(frame), "none"])]
+    groups = frame.groupby(["row", "method", "type", "severity"], sort=False)
+    return groups[SCORES].mean().assign(n=groups.size()).reset_index()
+
+
+def five_numbers(cells):
+    """What the boxes show: quartiles over types, whiskers at minimum and maximum; one row a (row, severity, metric)."""
+    long = cells.melt(["row", "method", "type", "severity", "n"], SCORES, "metric")
+    groups = long.groupby(["row", "method", "severity", "metric"], sort=False)
+    numbers = {name: groups.value.quantile(share) for name, share in FIVE.items()}
+    return pd.DataFrame(numbers | {"types": groups.size(), "n": groups.n.first()}).reset_index()
+
+
+def averages(cells):
+    """Means over types and severities 1 to 5, and error against Single's.
+
+    mce is Hendrycks and Dietterich's: for each type the error summed over severities over Single's, then the mean over
+    types, in percent; error_ratio is the plain ratio of the two means. Both are empty where there is no Single.
+    """
+    cells = cells[cells.severity > 0].assign(error=100 - cells.accuracy)
+    groups = cells.groupby(["row"], sort=False)
+    frame = groups[["error", "ece", "nll"]].mean().add_prefix("mean_")
+    by_type = cells.pivot_table("error", "type", "row", aggfunc="sum")
+    single = by_type["Single"] if "Single" in by_type else float("nan")
+    frame["error_ratio"] = frame.mean_error / frame.mean_error.get("Single", float("nan"))
+    frame["mce"] = 100 * by_type.div(single, axis=0).mean()
+    return frame.assign(types=cells.type.nunique(), n=groups.n.first()).reset_index()
+
+
+# --- draw -------------------------------------------------------------------------------------------------------------
+
+
+def caption(network, source, numbers):
+    types = numbers.types.max()
+    which = f"{types} {source} types" if types == ALL_TYPES else f"{types} of {ALL_TYPES} types, {source}"
+    return f"{network.title('-C')}\n{which}, {seeds_text(numbers.n)}"
+
+
+def box(row):
+    """One entry of matplotlib's bxp: the numbers are ours, not recomputed."""
+    return {"whislo": row.min, "q1": row.q1, "med": row.median, "q3": row.q3, "whishi": row.max, "fliers": []}
+
+
+def boxes(axis, numbers, offset, colour):
+    """One method's five boxes, and its clean test set as a short thick line at severity 0."""
+    at, clean = numbers[numbers.severity > 0], numbers[numbers.severity == 0]
+    drawn = axis.bxp(
+        [box(row) for row in at.itertuples(index=False)],
+        positions=list(at.severity + offset),
+        widths=WIDTH * 0.85,
+        patch_artist=True,
+        manage_ticks=False,
+        boxprops={"facecolor": (colour, 0.45), "edgecolor": colour, "linewidth": 0.8},
+        medianprops={"color": colour, "linewidth": 1.8, "solid_capstyle": "butt"},
+        whiskerprops={"color": colour, "linewidth": 0.8},
+        capprops={"color": colour, "linewidth": 0.8},
+    )
+    axis.hlines(clean["median"], clean.severity + offset - WIDTH / 2, clean.severity + offset + WIDTH / 2, colour, lw=2.5)
+    return drawn["boxes"][0]
+
+
+@styled
+def box_plots(numbers, title):
+    figure, axes = canvas(7, 5.6, nrows=2, sharex=True)
+    rows = methods_of(numbers)
+    for metric, axis in zip(("accuracy", "ece"), axes, strict=True):
+        for k, (row, method) in enumerate(rows):
+            of_row = numbers[(numbers.row == row) & (numbers.metric == metric)]
+            handle = boxes(axis, of_row, WIDTH * (k - (len(rows) - 1) / 2), COLOURS[method])
+            handle.set_label(row)
+        axis.set_ylabel(METRICS[metric])
+        axis.grid(axis="x", visible=False)
+        for between in SEVERITIES[1:]:
+            axis.axvline(between - 0.5, color="#DDDDDD", linewidth=0.6)
+    handles = [patch for patch in axes[0].patches if not patch.get_label().startswith("_")]
+    axes[1].set(xlabel="Severity (0: clean)", xticks=SEVERITIES, ylim=(0, None), xlim=(-0.5, 5.5))
+    figure.suptitle(title)
+    legend_below(figure, handles, [patch.get_label() for patch in handles], 3)
+    return figure
+
+
+@styled
+def median_curves(numbers, title):
+    figure, axis = canvas(5, 3.8)
+    for row, look in lines_of(methods_of(numbers)).items():
+        of_row = numbers[(numbers.row == row) & (numbers.metric == "ece")].sort_values("severity")
+        axis.plot(of_row.severity, of_row["median"], label=row, **look)
+    axis.set(xlabel="Severity (0: clean)", ylabel="Median ECE over types", xticks=SEVERITIES, ylim=(0, None))
+    axis.set_title(title)
+    legend_below(figure, *axis.get_legend_handles_labels(), 3)
+    return figure
+
+
+def averages_text(title, frame):
+    """Markdown, with the sentence that says what mCE is here."""
+    shown = {"mean_error": 2, "error_ratio": 3, "mce": 1, "mean_ece": 4, "mean_nll": 3}
+    cells = [
+        [row["row"], *(decimals(d)(row[key]) for key, d in shown.items()), str(row["n"])]
+        for row in frame.to_dict("records")
+    ]
+    header = ["Method", "Mean error (%)", "Error / Single's", "mCE (%)", "Mean ECE", "Mean NLL", "n"]
+    note = (
+        "Means over types and severities 1 to 5. mCE: for each type, error summed over severities over Single's, then "
+        "the mean over types (Single is 100). Built by `make figures`: do not edit."
+    )
+    return f"# Averages under corruption: {title.replace(chr(10), ', ')}\n\n{pipe([header, *cells])}\n\n{note}\n"
+
+
+def draw_source(network, source, frame, folder):
+    """All files of one source: boxes and curves of the paper's six, averages and cells of every row there is."""
+    numbers = five_numbers(seed_means(six(frame, network.dataset)))
+    cells, stem = seed_means(frame), f"corruptions-{source}"
+    means, title = averages(cells), caption(network, source, numbers)
+    return [
+        *save(box_plots(numbers, title), folder / stem),
+        *save(median_curves(numbers, title), folder / f"{stem}-ece"),
+        write_csv(numbers, folder / f"{stem}.csv"),
+        write_csv(cells, folder / f"{stem}-types.csv"),
+        write_csv(means, folder / f"{stem}-averages.csv"),
+        write_text(averages_text(caption(network, source, means), means), folder / f"{stem}-averages.md"),
+    ]
+
+
+def draw(network, paper_dir, folder):
+    frame = load(network)
+    if frame.empty:
+        return []
+    return [path for source, part in frame.groupby("source") for path in draw_source(network, source, part, folder)]

@@ -1,0 +1,175 @@
+"""How much four samples (or ensemble members) differ: JSD and disagreement, pair by pair (Section 4.4, Tables 4, 5)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.colors import LogNorm
+
+from rbue.report.figures.frames import in_order
+from rbue.report.figures.style import canvas, save, styled, write_csv, write_text
+from rbue.report.tables import pipe
+from rbue.report.text import MISSING, decimals
+
+# The panels in the paper's order.
+PANELS = [
+    "Deep Ensemble(4)",
+    "SVI",
+    "MC-RReLU",
+    "MC-Dropout(0.2)",
+    "MC-Dropout(0.5)",
+    "MC-DropReLU(0.8)",
+    "MC-DropReLU(0.95)",
+]
+MEASURES = {"jsd": "Jensen–Shannon divergence (nats)", "dis": "Disagreement (share of test images)"}
+COLUMNS = {f"{kind}_{measure}": f"{kind.title()}-{measure.upper()}" for measure in MEASURES for kind in ("mean", "max")}
+
+
+# --- load -------------------------------------------------------------------------------------------------------------
+
+
+def load(network):
+    """One row a run that has matrices."""
+    runs = network.clean
+    frame = runs[[bool(result.get("diversity")) for result in runs.result]]
+    return frame[["row", "method", "seed"]].assign(matrices=[result["diversity"] for result in frame.result])
+
+
+def paper_rows(network, paper_dir):
+    """The paper's Tables 4 and 5 under our rows' names. Their dataset is not stated; CIFAR-10 is the natural reading."""
+    rows = pd.DataFrame(json.loads((Path(paper_dir) / "numbers.json").read_text())["diversity"])
+    if network.dataset != "cifar10" or network.arch not in set(rows.arch):
+        return pd.DataFrame(columns=["row", *COLUMNS])
+    rows["row"] = rows.row.str.replace(r"\(\w=", "(", regex=True).replace("Deep Ensemble", "Deep Ensemble(4)")
+    return rows[["row", *COLUMNS]]
+
+
+# --- frame ------------------------------------------------------------------------------------------------------------
+
+
+def pairs(matrix):
+    """The values above the diagonal: each pair once."""
+    matrix = np.asarray(matrix)
+    return matrix[np.triu_indices(len(matrix), 1)]
+
+
+def run_numbers(matrices):
+    return {
+        f"{kind}_{measure}": f(pairs(matrices[measure]))
+        for measure in MEASURES
+        for kind, f in (("mean", np.mean), ("max", np.max))
+    }
+
+
+def table(frame, paper):
+    """Mean and max over pairs of each run, then mean and std over seeds, the paper's numbers beside ours."""
+    runs = pd.DataFrame([{"row": run.row, **run_numbers(run.matrices)} for run in frame.itertuples()])
+    groups = runs.groupby("row")[list(COLUMNS)]
+    ours = groups.mean().add_prefix("ours_").join(groups.std().add_prefix("std_")).assign(n=groups.size())
+    both = ours.join(paper.set_index("row").add_prefix("paper_"), how="left" if paper.empty else "outer")
+    both["n"] = both.n.fillna(0).astype(int)
+    return both.loc[in_order(both.index)].reset_index(names="row")
+
+
+def matrix_frame(frame):
+    """Tidy, of every run: what the panels print, and the seeds they do not show."""
+    return pd.DataFrame(
+        {"row": run.row, "seed": run.seed, "measure": m, "i": i + 1, "j": j + 1, "value": value}
+        for run in frame.itertuples()
+        for m in MEASURES
+        for (i, j), value in np.ndenumerate(np.asarray(run.matrices[m]))
+    )
+
+
+# --- draw -------------------------------------------------------------------------------------------------------------
+
+
+def colour_scale(matrices):
+    """Logarithmic: methods differ by two orders of magnitude, and on a linear scale all but one would look alike."""
+    positive = np.concatenate([pairs(matrix) for matrix in matrices])
+    positive = positive[positive > 0]
+    low, high = (positive.min(), positive.max()) if len(positive) else (1e-4, 1e-3)
+    return LogNorm(low * 0.999, max(high, low * 1.5))  # a single value still spans a scale
+
+
+def printed(value):
+    """Three decimals as in the paper, two digits where three decimals would say nothing."""
+    return f"{value:.3f}" if value >= 0.00095 or value == 0 else f"{value:.4f}"
+
+
+def panel(axis, matrix, scale, title):
+    """Zero off the diagonal has the palest colour; the diagonal is zero by definition and stays blank."""
+    matrix, size = np.asarray(matrix), len(matrix)
+    shown = np.ma.masked_where(np.eye(size, dtype=bool), np.maximum(matrix, scale.vmin))
+    image = axis.imshow(shown, cmap="Blues", norm=scale)
+    for (i, j), value in np.ndenumerate(matrix):
+        dark = i != j and scale(max(value, scale.vmin)) > 0.6
+        colour = "white" if dark else "#888888" if i == j else "black"
+        axis.text(j, i, "0" if i == j else printed(value), ha="center", va="center", fontsize=7, color=colour)
+    axis.set(xticks=range(size), yticks=range(size), title=title)
+    axis.set(xticklabels=range(1, size + 1), yticklabels=range(1, size + 1))
+    axis.grid(visible=False)
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+    return image
+
+
+def shown_runs(frame):
+    """Of each of the paper's panels the lowest seed: samples of a mean over seeds would be of no network."""
+    first = frame.sort_values("seed").drop_duplicates("row").set_index("row")
+    return first.loc[[row for row in PANELS if row in first.index]]
+
+
+@styled
+def matrices(frame, measure, title):
+    runs = shown_runs(frame)
+    columns = min(4, len(runs))
+    lines = -(-len(runs) // columns)
+    figure, axes = canvas(1.72 * columns + 0.9, 1.9 * lines + 0.75, nrows=lines, ncols=columns, squeeze=False)
+    scale = colour_scale([m[measure] for m in runs.matrices])
+    for axis, (row, run) in zip(axes.flat, runs.iterrows(), strict=False):
+        image = panel(axis, run.matrices[measure], scale, row)
+    for axis in list(axes.flat)[len(runs) :]:
+        axis.set_axis_off()
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25)
+    bar.set_label(MEASURES[measure])
+    figure.suptitle(f"{title}, seed {', '.join(map(str, sorted(set(runs.seed))))}")
+    return figure
+
+
+def ours_text(row, column):
+    """`0.0205 ± 0.0003`; one more decimal than the paper's, so that rounding is not the difference."""
+    spread = f" ± {row[f'std_{column}']:.4f}" if row["n"] > 1 else ""
+    return decimals(4)(row[f"ours_{column}"]) + spread
+
+
+def table_text(title, frame, with_paper):
+    """Ours and the paper's in neighbouring columns."""
+    names = [part for name in COLUMNS.values() for part in ([name, "paper"] if with_paper else [name])]
+    rows = []
+    for row in frame.to_dict("records"):
+        both = [(ours_text(row, c), decimals(3)(row.get(f"paper_{c}", np.nan))) for c in COLUMNS]
+        values = [text for pair in both for text in (pair if with_paper else pair[:1])]
+        rows.append([row["row"], *values, str(row["n"]) if row["n"] else MISSING])
+    notes = ["Over the six pairs of four samples (or members); natural logarithm; mean ± standard deviation over seeds."]
+    if with_paper:
+        notes.append("The paper's Tables 4 and 5 do not state their dataset or logarithm; CIFAR-10 and nats are assumed.")
+    notes.append("Built by `make figures`: do not edit.")
+    return f"# Diversity: {title}\n\n{pipe([['Method', *names, 'n'], *rows])}\n\n{' '.join(notes)}\n"
+
+
+def draw(network, paper_dir, folder):
+    frame, paper = load(network), paper_rows(network, paper_dir)
+    if frame.empty:
+        return []
+    numbers, paths = table(frame, paper), []
+    if not shown_runs(frame).empty:
+        for measure in MEASURES:
+            paths += save(matrices(frame, measure, network.title()), folder / f"diversity-{measure}")
+    return [
+        *paths,
+        write_csv(matrix_frame(frame), folder / "diversity-matrices.csv"),
+        write_csv(numbers, folder / "diversity.csv"),
+        write_text(table_text(network.title(), numbers, not paper.empty), folder / "diversity.md"),
+    ]

@@ -1,0 +1,118 @@
+"""Results in, networks out: the runs of one trained dataset, architecture and protocol, each under its row's name."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from rbue.report.rows import LABELS, ROWS, place
+from rbue.report.text import arch_name, dataset_name
+
+NETWORK = ["protocol", "dataset", "arch"]
+KNOBS = ("q", "p", "members")  # what a row's brackets say
+
+
+@dataclass(frozen=True)
+class Network:
+    """Everything measured of one network: `clean` runs, and `corrupted` ones (dataset=cifar10_c) of the same weights."""
+
+    protocol: str
+    dataset: str
+    arch: str
+    runs: pd.DataFrame
+
+    @property
+    def clean(self):
+        return self.runs[~self.runs.corrupted]
+
+    @property
+    def corrupted(self):
+        return self.runs[self.runs.corrupted]
+
+    def folder(self, out):
+        return Path(out) / self.protocol / self.dataset / self.arch
+
+    def title(self, suffix=""):
+        return f"{dataset_name(self.dataset)}{suffix}, {arch_name(self.arch)}, protocol {self.protocol}"
+
+
+def row_of(config):
+    """The row's name and {}, or None and what differs. Another p, q or members is the same method at another setting.
+
+    A corrupted evaluation is of the network that the clean dataset trained, so it is placed as that one.
+    """
+    row, differs = place(config | {"dataset": config["dataset"].removesuffix("_c"), "corruptions": "none"})
+    if row is None and len(differs) == 1 and (knob := next(iter(differs))) in KNOBS:
+        method = next(label for label, settings in ROWS if settings["method"] == config["method"]).split("(")[0]
+        return f"{method}({config[knob]:g})", {}
+    return row, differs
+
+
+def run_row(result):
+    config = result["config"]
+    row, differs = row_of(config)
+    return {
+        "name": result["name"],
+        "protocol": config["protocol"],
+        "dataset": config["dataset"].removesuffix("_c"),
+        "arch": config["arch"],
+        "corrupted": config["dataset"].endswith("_c"),
+        "row": row,
+        "method": config["method"],
+        "knob": next((config[knob] for knob in KNOBS if knob in config), 0),
+        "seed": config["seed"],
+        "differs": ", ".join(f"{key}={value}" for key, value in differs.items()),
+        "result": result,
+    }
+
+
+def run_frame(results):
+    """One row a run, in the paper's order of methods."""
+    frame = pd.DataFrame([run_row(result) for result in results])
+    if frame.empty:
+        return frame
+    order = list(dict.fromkeys(settings["method"] for _, settings in ROWS))
+    frame["rank"] = frame.method.map({method: rank for rank, method in enumerate(order)})
+    return frame.sort_values(["rank", "knob", "seed", "name"], ignore_index=True)
+
+
+def networks(results):
+    """A Network for each (protocol, dataset, arch) that has a run some figure can show."""
+    frame = run_frame(results)
+    if frame.empty:
+        return []
+    groups = frame[frame.row.notna()].groupby(NETWORK)
+    return [Network(*key, runs.reset_index(drop=True)) for key, runs in groups]
+
+
+def left_out(results):
+    """`name (epochs=2)` of each run that no figure shows, since a setting differs from what its row stands for."""
+    frame = run_frame(results)
+    if frame.empty:
+        return []
+    frame = frame[frame.row.isna()]
+    return [f"{name} ({differs})" for name, differs in zip(frame.name, frame.differs, strict=True)]
+
+
+def methods_of(runs):
+    """(row, method) pairs in the paper's order."""
+    return list(runs[["row", "method"]].drop_duplicates().itertuples(index=False, name=None))
+
+
+def nearest(runs, method, knob):
+    """The row of a method whose setting is nearest to the wanted one, or None."""
+    rows = runs[runs.method == method]
+    if rows.empty:
+        return None
+    return rows.row[(rows.knob - knob).abs().idxmin()]
+
+
+def in_order(labels):
+    """The paper's rows in the paper's order, then others by name."""
+    return sorted(labels, key=lambda label: (LABELS.index(label) if label in LABELS else len(LABELS), label))
+
+
+def seeds_text(counts):
+    """`1 seed`, or `1 to 3 seeds` where rows have different numbers: a figure never hides its n."""
+    low, high = min(counts), max(counts)
+    return f"{low} seed{'s' if low > 1 else ''}" if low == high else f"{low} to {high} seeds"

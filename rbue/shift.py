@@ -1,0 +1,43 @@
+"""Testing under distribution shift: every corruption at every severity (Sections 4.2 and 4.3)."""
+
+import json
+
+from tqdm import tqdm
+
+from rbue import metrics, results
+from rbue.config import Refused
+from rbue.data import corrupted
+
+
+def report(run, test, data):
+    """Scores of each corrupted set; nothing for a clean dataset. Goes on at the cell a killed run had reached."""
+    if run.corruptions == "none":
+        return {}
+    sets, path = corrupted.sets(run, data), results.folder(run) / "corruptions.json"
+    done = begun(path, sets.source)
+    with tqdm(sets.cells, desc=f"{run.name} {sets.source}", unit="set", disable=None) as bar:
+        for name, severity in bar:
+            if name not in done["skipped"] and severity > len(done["types"].get(name, [])):
+                bar.set_postfix_str(f"{name} {severity}")
+                add(done, name, severity, run, sets, test)
+                results.write(path, done)
+    return {"corruptions": done}
+
+
+def begun(path, source):
+    """What an earlier start of this run left, if it tested the same images."""
+    done = json.loads(path.read_text()) if path.exists() else {}
+    return done if done.get("source") == source else {"source": source, "types": {}, "skipped": {}}
+
+
+def add(done, name, severity, run, sets, test):
+    """One cell. A type that cannot be had here (frost without its textures) is left out with its reason."""
+    try:
+        images, labels = sets.read(name, severity, test.device)
+    except Refused as sentence:
+        done["skipped"][name] = str(sentence)
+        return
+    evaluated, _ = test(images, quiet=True)
+    scores = metrics.score(evaluated.mean, labels.cpu(), run.bins)
+    cell = {"severity": severity} | {key: scores[key] for key in ("accuracy", "ece", "nll")}
+    done["types"].setdefault(name, []).append(cell)

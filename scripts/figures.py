@@ -1,0 +1,61 @@
+"""Redraw the paper's figures from finished runs: no GPU, no torch, seconds.
+
+python scripts/figures.py                                         # results/runs -> results/figures (= make figures)
+python scripts/figures.py --dataset digits --protocol demo        # only these
+python scripts/figures.py --results theirs --out theirs/figures   # somebody else's runs
+
+Below <out>/<protocol>/<dataset>/<arch>, each as .pdf for print and .png for pages, the numbers drawn as .csv:
+  corruptions-<source>      accuracy and ECE by severity, boxes over the corruption types; source: generated or official
+  corruptions-<source>-ece  median ECE by severity; -averages.md has mean errors and mCE
+  diversity-jsd, -dis       4 x 4 matrices between samples; diversity.md has mean and max beside the paper's
+  behaviours                accuracy against ECE, colour = q
+  samples                   accuracy, ECE, NLL against the number of samples
+scripts/corruption_sheet.py shows the corrupted images themselves; it needs torch.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
+
+from rbue.report.figures import draw, left_out, makes, networks
+from rbue.results import collect
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
+    parser.add_argument("--out", default="results/figures", help="where the figures go (default: %(default)s)")
+    parser.add_argument("--paper", default="results/paper", help="folder of numbers.json (default: %(default)s)")
+    for key in ("dataset", "protocol", "arch"):
+        parser.add_argument(f"--{key}", help=f"only this {key}'s figures")
+    return parser.parse_args(argv)
+
+
+def stems(paths):
+    return ", ".join(sorted({path.stem for path in paths if path.suffix == ".pdf"}))
+
+
+def report(network, drawn, out):
+    """One line of what was drawn, and a sentence for each figure that has no data yet."""
+    print(f"{network.folder(out)}: {stems([path for paths in drawn.values() for path in paths]) or 'nothing'}")
+    for figure in [figure for figure, paths in drawn.items() if not paths]:
+        print(f"  No {figure} yet, since no result here has the data: '{makes(figure, network)}' makes it.")
+
+
+def main(argv=None):
+    args = arguments(argv)
+    results = collect(args.results)
+    wanted = {key: getattr(args, key) for key in ("dataset", "protocol", "arch")}
+    found = [n for n in networks(results) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
+    if not found:
+        print(f"{args.results} holds no such results yet, so no figures: 'make demo' or 'python train.py' makes some")
+    for network in found:
+        report(network, draw(network, args.paper, args.out), args.out)
+    for name in left_out(results):
+        print(f"in no figure, since a setting differs from what its row stands for: {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The GPU's fast path computes what plain PyTorch does. Each test skips where there is no GPU."""
+
+import pytest
+import torch
+from conftest import compose_run
+
+from rbue import engine, inference, methods
+
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def make_step(data, *settings):
+    device = torch.device("cuda")
+    run = compose_run("dataset=digits", "arch=small", "protocol=demo", *settings)
+    network = methods.build(run, data.classes, len(data.train_images))
+    step = engine.Step(run, network, engine.Images(data, run.crop, device), device)
+    step.shuffle(0)
+    return step
+
+
+def losses(advance, steps, count=12):
+    taken = []
+    for _ in range(count):
+        for step in steps:
+            step.sums.zero_()
+        advance()
+        taken.append([step.sums[0].item() for step in steps])
+    return torch.tensor(taken)
+
+
+@gpu
+@pytest.mark.parametrize("method", ["single", "mc_dropout", "svi", "dropreLU", "rrelu"])
+def test_the_captured_loss_curve_follows_the_eager_one(method, digits):
+    plain, fast = (make_step(digits, f"method={method}", "precision=fp32") for _ in range(2))
+    advance, how = engine.fast([fast], torch.device("cuda"))
+    assert how == "captured"
+    assert torch.allclose(losses(plain, [plain]), losses(advance, [fast]), atol=0.02)
+
+
+@gpu
+def test_a_packed_run_equals_the_same_run_alone(digits):
+    settings = [("seed=0",), ("seed=1",), ("method=dropreLU",)]
+    alone = [make_step(digits, "precision=fp32", *s) for s in settings]
+    packed = [make_step(digits, "precision=fp32", *s) for s in settings]
+    advance, _ = engine.fast(packed, torch.device("cuda"))
+    together = losses(advance, packed)
+    for k, step in enumerate(alone):
+        single, _ = engine.fast([step], torch.device("cuda"))
+        assert torch.allclose(losses(single, [step])[:, 0], together[:, k], atol=0.02)
+
+
+@gpu
+@pytest.mark.parametrize("method", ["mc_dropout", "svi", "dropreLU", "rrelu"])
+def test_captured_predictions_are_the_eager_ones(method, digits):
+    device, settings = torch.device("cuda"), ("dataset=digits", "arch=small", "protocol=demo", "samples=20")
+    run = compose_run(*settings, f"method={method}")
+    plain = compose_run(*settings, f"method={method}", "precision=fp32", "engine=eager")
+    network = methods.build(run, 10, 1437).to(device).eval()
+    fast, cost = inference.Tester(run, [network], digits, device)(digits.test_images)
+    slow, _ = inference.Tester(plain, [network], digits, device)(digits.test_images)
+    assert cost["engine"] == "captured"
+    assert torch.allclose(fast.mean, slow.mean, atol=5e-3)
+
+
+def test_without_a_gpu_steps_run_one_after_the_other():
+    called = []
+    advance, how = engine.fast([lambda: called.append(1), lambda: called.append(2)], torch.device("cpu"))
+    advance()
+    assert how == "eager" and called == [1, 2]
