@@ -1,0 +1,60 @@
+"""Testing under corruption: what a user gets, and that a killed evaluation goes on where it was."""
+
+import json
+
+import pytest
+import torch
+
+from rbue import inference, methods, results, shift
+from rbue.data.corrupted import Sets
+
+CELLS = [(name, severity) for name in ("contrast", "brightness", "frost") for severity in (1, 2)]
+
+
+@pytest.fixture
+def tested(digits_run, digits, monkeypatch):
+    """A run on corrupted digits, an untrained network and six small sets, of which frost cannot be had."""
+    run = digits_run("dataset=digits_c", "method=dropreLU", "samples=2")
+    test = inference.Tester(run, [methods.build(run, 10, 1437).eval()], digits, torch.device("cpu"))
+    read = []
+
+    def reader(name, severity, device):
+        read.append((name, severity))
+        if name == "frost":
+            raise shift.Refused("frost needs its textures")
+        return digits.test_images[:50] // severity, digits.test_labels[:50]
+
+    monkeypatch.setattr(shift.corrupted, "sets", lambda run, data: Sets("generated", reader, CELLS))
+    return run, test, read
+
+
+def test_every_type_and_severity_is_scored_and_what_cannot_be_had_says_why(tested, digits):
+    run, test, _ = tested
+    report = shift.report(run, test, digits)["corruptions"]
+    assert report["source"] == "generated"
+    assert [cell["severity"] for cell in report["types"]["contrast"]] == [1, 2]
+    assert set(report["types"]["contrast"][0]) == {"severity", "accuracy", "ece", "nll"}
+    assert report["skipped"] == {"frost": "frost needs its textures"}
+
+
+def test_a_killed_evaluation_goes_on_at_the_cell_it_had_reached(tested, digits):
+    run, test, read = tested
+    whole = shift.report(run, test, digits)
+    path = results.folder(run) / "corruptions.json"
+    partial = json.loads(path.read_text())
+    del partial["types"]["brightness"][1], partial["skipped"]["frost"]
+    results.write(path, partial)
+    read.clear()
+    assert shift.report(run, test, digits) == whole
+    assert read == [("brightness", 2), ("frost", 1)]
+
+
+def test_scores_of_other_images_are_not_continued(tested, digits):
+    run, test, read = tested
+    results.write(results.folder(run) / "corruptions.json", {"source": "official", "types": {}, "skipped": {}})
+    shift.report(run, test, digits)
+    assert len(read) == 5
+
+
+def test_a_clean_dataset_has_no_corruptions(digits_run, digits):
+    assert shift.report(digits_run(), None, digits) == {}
