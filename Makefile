@@ -16,8 +16,13 @@ $(VENV)/.ready: pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[test]"
 	@touch $@
 
-demo: setup ## Train and evaluate all ten rows of the tables on embedded digits: no download, no GPU, minutes
-	$(PY) scripts/rows.py dataset=digits arch=small protocol=demo results_dir=outputs/demo/runs weights_dir=outputs/demo/weights
+DEMO := outputs/demo
+DIGITS := arch=small protocol=demo data_dir=$(DEMO)/data results_dir=$(DEMO)/runs weights_dir=$(DEMO)/weights
+demo: setup ## Train and evaluate all ten rows on embedded digits, clean and corrupted: no download, no GPU, minutes
+	$(PY) scripts/rows.py dataset=digits $(DIGITS)
+	$(PY) scripts/corruptions.py digits --data-dir $(DEMO)/data --out $(DEMO)/data/digits_c
+	$(PY) scripts/rows.py dataset=digits_c $(DIGITS)
+	$(PY) scripts/figures.py --results $(DEMO)/runs --out $(DEMO)/figures
 
 test: setup ## Check style and run the tests
 	$(VENV)/bin/ruff check .
@@ -33,6 +38,9 @@ tables: setup ## Rebuild the paper's Tables 1-3 from results/runs: Markdown, LaT
 claims: setup ## Judge the paper's 58 claims, on its own numbers and on ours: results/claims.md
 	$(PY) scripts/claims.py
 
+figures: setup ## Draw every figure the results give: results/figures, PDF and PNG
+	$(PY) scripts/figures.py
+
 corruptions: setup ## Write the 95 corrupted test sets and their sha256: make corruptions DATASET=cifar10
 	$(PY) scripts/corruptions.py $(DATASET) --out data/$(DATASET)_c
 
@@ -43,5 +51,5 @@ clean: ## Remove the environment and caches; results, weights and data stay
 	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test data tables claims corruptions benchmark clean
+.PHONY: help setup demo test data tables claims figures corruptions benchmark clean
 .DEFAULT_GOAL := help

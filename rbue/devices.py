@@ -16,6 +16,7 @@ def choose(name):
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.empty(0, device=name)
+        torch.backends.cudnn.benchmark = True  # shapes never change, so trying every convolution once pays
         return torch.device(name)
     except (RuntimeError, AssertionError) as error:
         raise Refused(f"device={name} is not to be had here ({str(error).splitlines()[0]}): try device=auto") from error

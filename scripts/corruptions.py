@@ -97,7 +97,7 @@ def write_sets(args):
     manifest, images = open_manifest(args, len(data.test_images)), data.test_images.to(args.device)
     labels = np.tile(data.test_labels.numpy().astype(np.uint8), len(SEVERITIES))
     write_whole(args.out / "labels.npy", lambda file: np.save(file, labels))
-    with tqdm(total=len(args.types) * len(SEVERITIES), unit="set") as bar:
+    with tqdm(total=len(args.types) * len(SEVERITIES), unit="set", disable=None) as bar:
         for name in args.types:
             bar.set_description(name)
             try:

@@ -53,8 +53,8 @@ def main(argv=None):
         print(f"{args.results} holds no such results yet, so no figures: 'make demo' or 'python train.py' makes some")
     for network in found:
         report(network, draw(network, args.paper, args.out), args.out)
-    for name in left_out(results):
-        print(f"in no figure, since a setting differs from what its row stands for: {name}")
+    if names := left_out(results):
+        print("In no figure, since a setting differs from what their rows stand for:", *names, sep="\n  ")
 
 
 if __name__ == "__main__":

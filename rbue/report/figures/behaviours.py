@@ -8,9 +8,20 @@ from matplotlib.lines import Line2D
 
 from rbue.report.cells import paper_cells
 from rbue.report.figures.frames import seeds_text
-from rbue.report.figures.style import COLOURS, MARKERS, METRICS, NAMES, canvas, legend_below, save, styled, write_csv
+from rbue.report.figures.style import (
+    COLOURS,
+    MARKERS,
+    METRICS,
+    NAMES,
+    canvas,
+    framed,
+    legend_below,
+    limits,
+    save,
+    styled,
+    write_csv,
+)
 
-EDGE = 0.02  # of the frame: where the arrow of a point far outside is drawn
 COLUMNS = ["origin", "row", "method", "p", "q", "accuracy", "ece", "accuracy_std", "ece_std", "n"]
 
 
@@ -38,15 +49,6 @@ def paper_points(network, paper_dir):
     return cells.assign(origin="paper").reindex(columns=COLUMNS)
 
 
-def fence(values):
-    """Tukey's far-out fence: beyond three interquartile ranges a point would press all others into one corner."""
-    low, high = values.quantile(0.25), values.quantile(0.75)
-    reach = 3 * max(high - low, 1e-9)
-    inside = values[(values >= low - reach) & (values <= high + reach)]
-    margin = 0.08 * max(inside.max() - inside.min(), 1e-3 * abs(inside.max()), 1e-6)
-    return inside.min() - margin, inside.max() + margin
-
-
 # --- draw -------------------------------------------------------------------------------------------------------------
 
 
@@ -60,6 +62,12 @@ def colour_of(point, scale):
     return COLOURS[point.method] if pd.isna(point.q) else colormaps["viridis"](scale(point.q))
 
 
+def labelled(frame):
+    """The settings of a method lie close together: the lowest is written below its point, the others above."""
+    rank = frame.groupby(["origin", "method"]).ece.rank(method="first")
+    return frame.assign(below=rank == 1)
+
+
 def mark(axis, point, colour):
     """Filled is ours, hollow the paper's."""
     ours = point.origin == "ours"
@@ -68,19 +76,17 @@ def mark(axis, point, colour):
     look = {"markersize": size, "markeredgecolor": edge, "markeredgewidth": 0.6 if ours else 1.5}
     axis.plot(point.accuracy, point.ece, MARKERS[point.method], markerfacecolor=face, zorder=3 if ours else 2, **look)
     if not pd.isna(point.p):
-        axis.annotate(f"p={point.p:g}", (point.accuracy, point.ece), (6, 4), textcoords="offset points", fontsize=7)
+        where = {"xytext": (0, -13 if point.below else 7), "textcoords": "offset points", "ha": "center"}
+        axis.annotate(f"p={point.p:g}", (point.accuracy, point.ece), fontsize=7, zorder=4, **where)
 
 
-def outside(frame, x, y):
-    return frame[~(frame.accuracy.between(*x) & frame.ece.between(*y))]
-
-
-def note_outside(axis, frame):
+def outside_text(points):
     """A point beyond the frame is named with its values, not dropped in silence."""
-    lines = [f"{p.row}{', paper' if p.origin == 'paper' else ''}: {p.accuracy:.1f} %, {p.ece:.3f}" for p in frame]
-    if lines:
-        text = "\n".join(["outside the frame", *lines])
-        axis.text(EDGE, 1 - EDGE, text, transform=axis.transAxes, va="top", fontsize=7, color="#444444", zorder=4)
+    points = points.itertuples()
+    return [
+        f"\nbeyond the frame: {p.row}{' (paper)' if p.origin == 'paper' else ''}, {p.accuracy:.1f} %, {p.ece:.3f}"
+        for p in points
+    ]
 
 
 def legend(figure, frame):
@@ -96,12 +102,11 @@ def legend(figure, frame):
 @styled
 def scatter(frame, title):
     figure, axis = canvas(5.4, 4.5)
-    x, y, scale = fence(frame.accuracy), fence(frame.ece), q_scale(frame)
-    far = outside(frame, x, y)
-    for point in frame.drop(far.index).itertuples():
+    inside, scale = framed(frame.accuracy, "accuracy") & framed(frame.ece, "ece"), q_scale(frame)
+    for point in labelled(frame[inside]).itertuples():
         mark(axis, point, colour_of(point, scale))
-    note_outside(axis, list(far.itertuples()))
-    axis.set(xlabel=METRICS["accuracy"], ylabel=METRICS["ece"], xlim=x, ylim=y, title=title)
+    axis.set(xlim=limits(frame.accuracy[inside]), ylim=limits(frame.ece[inside]))
+    axis.set(xlabel=METRICS["accuracy"], ylabel=METRICS["ece"], title=title + "".join(outside_text(frame[~inside])))
     if frame.q.notna().any():
         mapped = ScalarMappable(scale, "viridis")
         figure.colorbar(mapped, ax=axis, label="MC-DropReLU's q", ticks=sorted(frame.q.dropna().unique()), aspect=30)
@@ -114,6 +119,6 @@ def draw(network, paper_dir, folder):
         return []
     ours, paper = points(load(network)), paper_points(network, paper_dir)
     frame = ours if paper.empty else pd.concat([ours, paper.dropna(axis=1, how="all")], ignore_index=True)
-    beside = "" if paper.empty else "; hollow: the paper"
-    title = f"{network.title()}\nfilled: ours, {seeds_text(ours.n)}{beside}"
+    whose = f"ours, {seeds_text(ours.n)}" if paper.empty else f"filled: ours, {seeds_text(ours.n)}; hollow: the paper"
+    title = f"{network.title()}\n{whose}"
     return [*save(scatter(frame, title), folder / "behaviours"), write_csv(frame, folder / "behaviours.csv")]

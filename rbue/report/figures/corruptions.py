@@ -21,6 +21,7 @@ from rbue.report.tables import pipe
 from rbue.report.text import decimals
 
 ALL_TYPES = 19
+SIX = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0}
 Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # of the paper's two box plots
 SEVERITIES = range(6)
 SCORES = ["accuracy", "ece", "nll"]
@@ -37,16 +38,21 @@ def load(network):
     for run in network.corrupted.itertuples():
         found, who = run.result.get("corruptions") or {"types": {}}, {"row": run.row, "method": run.method}
         who |= {"seed": run.seed, "knob": run.knob, "source": found.get("source")}
-        rows += [who | {"type": t, **level} for t, levels in found["types"].items() for level in levels]
         if found["types"]:
             rows.append(who | {"type": "none", "severity": 0, **run.result["metrics"]})
+        rows += [who | {"type": t, **level} for t, levels in found["types"].items() for level in levels]
     frame = pd.DataFrame(rows)
-    return frame if frame.empty else frame.assign(accuracy=100 * frame.accuracy)
+    if frame.empty:
+        return frame
+    frame = frame.drop_duplicates(
+        ["row", "seed", "source", "type", "severity"]
+    )  # corruptions=auto may repeat generated
+    return frame.assign(accuracy=100 * frame.accuracy)
 
 
 def six(frame, dataset):
     """The paper's six methods, each at the setting the paper drew or the nearest there is."""
-    wanted = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0, "dropreLU": Q.get(dataset, 0.95)}
+    wanted = SIX | {"dropreLU": Q.get(dataset, 0.95)}
     rows = [row for method, knob in wanted.items() if (row := nearest(frame, method, knob))]
     return frame[frame.row.isin(rows)]
 
@@ -79,15 +85,16 @@ def averages(cells):
     """Means over types and severities 1 to 5, and error against Single's.
 
     mce is Hendrycks and Dietterich's: for each type the error summed over severities over Single's, then the mean over
-    types, in percent; error_ratio is the plain ratio of the two means. Both are empty where there is no Single.
+    types, in percent; error_ratio is the plain ratio of the two means. Both are empty where there is no Single,
+    and mce where Single makes no error at all on a type: no silent mean over fewer types.
     """
     cells = cells[cells.severity > 0].assign(error=100 - cells.accuracy)
     groups = cells.groupby(["row"], sort=False)
     frame = groups[["error", "ece", "nll"]].mean().add_prefix("mean_")
     by_type = cells.pivot_table("error", "type", "row", aggfunc="sum")
-    single = by_type["Single"] if "Single" in by_type else float("nan")
+    single = by_type.get("Single", by_type.iloc[:, 0] * float("nan"))
     frame["error_ratio"] = frame.mean_error / frame.mean_error.get("Single", float("nan"))
-    frame["mce"] = 100 * by_type.div(single, axis=0).mean()
+    frame["mce"] = 100 * by_type.div(single.where(single > 0), axis=0).mean(skipna=False)
     return frame.assign(types=cells.type.nunique(), n=groups.n.first()).reset_index()
 
 
@@ -119,27 +126,25 @@ def boxes(axis, numbers, offset, colour):
         whiskerprops={"color": colour, "linewidth": 0.8},
         capprops={"color": colour, "linewidth": 0.8},
     )
-    axis.hlines(clean["median"], clean.severity + offset - WIDTH / 2, clean.severity + offset + WIDTH / 2, colour, lw=2.5)
+    axis.hlines(clean["median"], offset - WIDTH / 2, offset + WIDTH / 2, colour, linewidth=2.5)
     return drawn["boxes"][0]
 
 
 @styled
 def box_plots(numbers, title):
     figure, axes = canvas(7, 5.6, nrows=2, sharex=True)
-    rows = methods_of(numbers)
+    rows, handles = methods_of(numbers), {}
     for metric, axis in zip(("accuracy", "ece"), axes, strict=True):
         for k, (row, method) in enumerate(rows):
             of_row = numbers[(numbers.row == row) & (numbers.metric == metric)]
-            handle = boxes(axis, of_row, WIDTH * (k - (len(rows) - 1) / 2), COLOURS[method])
-            handle.set_label(row)
+            handles[row] = boxes(axis, of_row, WIDTH * (k - (len(rows) - 1) / 2), COLOURS[method])
         axis.set_ylabel(METRICS[metric])
         axis.grid(axis="x", visible=False)
         for between in SEVERITIES[1:]:
             axis.axvline(between - 0.5, color="#DDDDDD", linewidth=0.6)
-    handles = [patch for patch in axes[0].patches if not patch.get_label().startswith("_")]
     axes[1].set(xlabel="Severity (0: clean)", xticks=SEVERITIES, ylim=(0, None), xlim=(-0.5, 5.5))
     figure.suptitle(title)
-    legend_below(figure, handles, [patch.get_label() for patch in handles], 3)
+    legend_below(figure, handles.values(), handles, 3)
     return figure
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.colors import LogNorm
+from matplotlib.ticker import MaxNLocator
 
 from rbue.report.figures.frames import in_order
 from rbue.report.figures.style import canvas, save, styled, write_csv, write_text
@@ -37,7 +38,7 @@ def load(network):
 
 
 def paper_rows(network, paper_dir):
-    """The paper's Tables 4 and 5 under our rows' names. Their dataset is not stated; CIFAR-10 is the natural reading."""
+    """The paper's Tables 4 and 5 under our rows' names. They name no dataset; CIFAR-10 is the natural reading."""
     rows = pd.DataFrame(json.loads((Path(paper_dir) / "numbers.json").read_text())["diversity"])
     if network.dataset != "cifar10" or network.arch not in set(rows.arch):
         return pd.DataFrame(columns=["row", *COLUMNS])
@@ -90,7 +91,15 @@ def colour_scale(matrices):
     positive = np.concatenate([pairs(matrix) for matrix in matrices])
     positive = positive[positive > 0]
     low, high = (positive.min(), positive.max()) if len(positive) else (1e-4, 1e-3)
-    return LogNorm(low * 0.999, max(high, low * 1.5))  # a single value still spans a scale
+    return LogNorm(low * 0.8, max(high, low * 1.5))  # the palest cell is not white, and one value still spans a scale
+
+
+def ticks(scale):
+    """1, 2, 5 in each decade; evenly spaced where the values span too little for that."""
+    round_values = np.outer(10.0 ** np.arange(-8, 1), (1, 2, 5)).ravel()
+    found = [tick for tick in round_values if scale.vmin <= tick <= scale.vmax]
+    even = MaxNLocator(4).tick_values(scale.vmin, scale.vmax)
+    return found if len(found) > 2 else [tick for tick in even if scale.vmin <= tick <= scale.vmax]
 
 
 def printed(value):
@@ -106,7 +115,8 @@ def panel(axis, matrix, scale, title):
     for (i, j), value in np.ndenumerate(matrix):
         dark = i != j and scale(max(value, scale.vmin)) > 0.6
         colour = "white" if dark else "#888888" if i == j else "black"
-        axis.text(j, i, "0" if i == j else printed(value), ha="center", va="center", fontsize=7, color=colour)
+        text = axis.text(j, i, "0" if i == j else printed(value), ha="center", va="center", fontsize=7, color=colour)
+        text.set_in_layout(False)  # it lies within its cell: measuring it is most of the drawing time
     axis.set(xticks=range(size), yticks=range(size), title=title)
     axis.set(xticklabels=range(1, size + 1), yticklabels=range(1, size + 1))
     axis.grid(visible=False)
@@ -124,16 +134,17 @@ def shown_runs(frame):
 @styled
 def matrices(frame, measure, title):
     runs = shown_runs(frame)
-    columns = min(4, len(runs))
-    lines = -(-len(runs) // columns)
-    figure, axes = canvas(1.72 * columns + 0.9, 1.9 * lines + 0.75, nrows=lines, ncols=columns, squeeze=False)
+    lines = 1 if len(runs) <= 4 else 2
+    columns = -(-len(runs) // lines)
+    figure, axes = canvas(1.72 * columns + 0.9, 1.8 * lines + 0.55, nrows=lines, ncols=columns, squeeze=False)
     scale = colour_scale([m[measure] for m in runs.matrices])
     for axis, (row, run) in zip(axes.flat, runs.iterrows(), strict=False):
         image = panel(axis, run.matrices[measure], scale, row)
     for axis in list(axes.flat)[len(runs) :]:
         axis.set_axis_off()
-    bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25)
-    bar.set_label(MEASURES[measure])
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, label=MEASURES[measure])
+    bar.minorticks_off()
+    bar.set_ticks(ticks(scale), labels=[f"{tick:g}" for tick in ticks(scale)])
     figure.suptitle(f"{title}, seed {', '.join(map(str, sorted(set(runs.seed))))}")
     return figure
 
@@ -152,9 +163,9 @@ def table_text(title, frame, with_paper):
         both = [(ours_text(row, c), decimals(3)(row.get(f"paper_{c}", np.nan))) for c in COLUMNS]
         values = [text for pair in both for text in (pair if with_paper else pair[:1])]
         rows.append([row["row"], *values, str(row["n"]) if row["n"] else MISSING])
-    notes = ["Over the six pairs of four samples (or members); natural logarithm; mean ± standard deviation over seeds."]
+    notes = ["Over the pairs of four samples (or members); natural logarithm; mean ± standard deviation over seeds."]
     if with_paper:
-        notes.append("The paper's Tables 4 and 5 do not state their dataset or logarithm; CIFAR-10 and nats are assumed.")
+        notes.append("The paper's Tables 4 and 5 state neither dataset nor logarithm; CIFAR-10 and nats are assumed.")
     notes.append("Built by `make figures`: do not edit.")
     return f"# Diversity: {title}\n\n{pipe([['Method', *names, 'n'], *rows])}\n\n{' '.join(notes)}\n"
 

@@ -14,7 +14,7 @@ KNOBS = ("q", "p", "members")  # what a row's brackets say
 
 @dataclass(frozen=True)
 class Network:
-    """Everything measured of one network: `clean` runs, and `corrupted` ones (dataset=cifar10_c) of the same weights."""
+    """What was measured of one network: `clean` runs, and `corrupted` ones (dataset=cifar10_c) of the same weights."""
 
     protocol: str
     dataset: str

@@ -4,10 +4,10 @@ The paper fixes 100 samples and never shows fewer. One sample is one pass throug
 """
 
 import pandas as pd
+from matplotlib.lines import Line2D
 
-from rbue.report.figures.behaviours import fence
 from rbue.report.figures.frames import methods_of, seeds_text
-from rbue.report.figures.style import METRICS, canvas, legend_below, lines_of, save, styled, write_csv
+from rbue.report.figures.style import METRICS, canvas, framed, legend_below, limits, lines_of, save, styled, write_csv
 
 SCORES = list(METRICS)
 
@@ -34,40 +34,43 @@ def curves(frame):
     return numbers[numbers.n == numbers.row.map(seeds)].reset_index(drop=True)
 
 
-def outside_text(numbers, metric, limits):
-    """Curves that the frame cuts, with their first and last value: `SVI: 44.3 → 78.9`."""
+def split(numbers, metric):
+    """The curves that end within one frame, and the others."""
+    ends = numbers.groupby("row", sort=False)[metric].last()
+    inside = numbers.row.map(framed(ends, metric))
+    return numbers[inside], numbers[~inside]
+
+
+def outside_text(numbers, metric):
+    """A curve that is not drawn is named with its first and last value: `beyond: SVI, 44.3 → 78.9`."""
     digits = 1 if metric == "accuracy" else 3
-    cut = [curve for _, curve in numbers.groupby("row", sort=False) if not curve[metric].between(*limits).all()]
-    ends = [(curve.row.iloc[0], curve[metric].iloc[0], curve[metric].iloc[-1]) for curve in cut]
-    return [f"{row}: {first:.{digits}f} → {last:.{digits}f}" for row, first, last in ends]
+    ends = numbers.groupby("row", sort=False)[metric].agg(["first", "last"])
+    return "".join(f"\nbeyond: {row}, {first:.{digits}f} → {last:.{digits}f}" for row, first, last in ends.itertuples())
 
 
 def plot(axis, numbers, metric, looks):
-    for row, look in looks.items():
-        curve = numbers[numbers.row == row]
-        axis.plot(curve.samples, curve[metric], label=row, **look)
-        if (curve.n > 1).any():
-            low, high = (curve[metric] + sign * curve[f"{metric}_std"] for sign in (-1, 1))
-            axis.fill_between(curve.samples, low, high, color=look["color"], alpha=0.15, linewidth=0)
-    if looks and (single := numbers[numbers.method == "single"])[metric].size:
-        axis.axhline(single[metric].iloc[0], color="black", linewidth=0.7, linestyle=":")
+    """Curves, with a band of one standard deviation where there are several seeds."""
+    for row, curve in numbers.groupby("row", sort=False):
+        axis.plot(curve.samples, curve[metric], **looks[row])
+        low, high = (curve[metric] + sign * curve[f"{metric}_std"].fillna(0) for sign in (-1, 1))
+        axis.fill_between(curve.samples, low, high, color=looks[row]["color"], alpha=0.15, linewidth=0)
+    for value in numbers[metric][numbers.method == "single"]:
+        axis.axhline(value, color="black", linewidth=0.7, linestyle=":")
 
 
 @styled
 def panels(numbers, title):
     figure, axes = canvas(7, 3.6, ncols=3)
-    looks = lines_of(methods_of(numbers))
+    looks, counts = lines_of(methods_of(numbers)), [k for k in (1, 3, 10, 30, 100) if k <= numbers.samples.max()]
     for axis, (metric, name) in zip(axes, METRICS.items(), strict=True):
-        plot(axis, numbers, metric, looks)
-        limits = fence(numbers[metric])
-        cut = outside_text(numbers, metric, limits)
-        axis.set(xscale="log", xlabel="Samples or members", ylim=limits, title=name)
-        axis.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
+        inside, beyond = split(numbers, metric)
+        plot(axis, inside, metric, looks)
+        axis.set(xscale="log", ylim=limits(inside[metric]), title=name)
+        axis.set_xlabel("Samples or members" + outside_text(beyond, metric), fontsize=8)
+        axis.set_xticks(counts, map(str, counts))
         axis.minorticks_off()
-        if cut:
-            axis.text(0.5, -0.3, "\n".join(["beyond the frame:", *cut]), transform=axis.transAxes, fontsize=6.5, ha="center", va="top")
     figure.suptitle(title)
-    legend_below(figure, *axes[0].get_legend_handles_labels(), 4)
+    legend_below(figure, [Line2D([], [], **look) for look in looks.values()], looks, 4)
     return figure
 
 

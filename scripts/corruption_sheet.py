@@ -1,0 +1,115 @@
+"""Show the corrupted images themselves: shot noise at every severity, and a sheet of all 19 types. Needs torch.
+
+python scripts/corruption_sheet.py --dataset digits --out outputs/demo/figures      # no download
+python scripts/corruption_sheet.py --dataset cifar10 --data-dir data --image 1      # another test image on the sheet
+
+Writes <out>/<dataset>-shot_noise and <out>/<dataset>-corruptions, each as .pdf and .png.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
+
+import numpy as np
+import torch
+
+from rbue.config import Refused
+from rbue.data import DATASETS, load
+from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
+from rbue.report.figures.style import canvas, save, styled
+from rbue.report.text import dataset_name
+
+GAP = 2  # white pixels between images
+
+
+def at_severities(images, name, index, textures):
+    """(6, N, H, W, 3): clean, then severities 1 to 5, as the suite evaluates them."""
+    levels = [images, *(corrupt(images, name, severity, index, textures=textures) for severity in SEVERITIES)]
+    return torch.stack(levels).permute(0, 1, 3, 4, 2).numpy()
+
+
+def strip(images):
+    """Images side by side with white between them: one picture is drawn faster than six."""
+    gap = np.full((images.shape[1], GAP, 3), 255, np.uint8)
+    return np.concatenate([part for image in images for part in (image, gap)][:-1], axis=1)
+
+
+def column(images):
+    return np.concatenate([np.pad(row, ((0, GAP), (0, 0), (0, 0)), constant_values=255) for row in images])[:-GAP]
+
+
+def show(axis, picture, size, labels, title):
+    axis.imshow(picture, interpolation="nearest")
+    axis.set_title(title, fontsize=8, pad=3)
+    centres = [size / 2 - 0.5 + k * (size + GAP) for k in range(len(labels))]
+    axis.set(xticks=centres if labels else [], xticklabels=labels, yticks=[])
+    axis.tick_params(length=0, pad=2)
+    axis.spines[:].set_visible(False)
+    axis.grid(visible=False)
+
+
+@styled
+def severity_figure(args, images, count=4):
+    """The paper's example: shot noise grows from left to right over a few test images."""
+    index = torch.arange(args.image, args.image + count) % len(images)
+    levels = at_severities(images[index], "shot_noise", index, args.textures)
+    figure, axis = canvas(7, 7 * count / 6 + 0.5)
+    picture = column([strip(levels[:, k]) for k in range(count)])
+    title = f"{dataset_name(args.dataset)}: shot noise by severity"
+    show(axis, picture, images.shape[-1], ["clean", *SEVERITIES], title)
+    return figure
+
+
+def type_strip(images, name, index, textures):
+    """A type's five severities, or the sentence that says why it cannot be drawn."""
+    try:
+        return strip(at_severities(images[index], name, index, textures)[1:, 0])
+    except Refused as refused:
+        print(f"without {name}: {refused}")
+        return None
+
+
+@styled
+def sheet_figure(args, images):
+    """Types down, severities 1 to 5 across, the clean image last."""
+    index, size = torch.tensor([args.image]) % len(images), images.shape[-1]
+    pictures = {name: type_strip(images, name, index, args.textures) for name in TYPES}
+    drawn = {name.replace("_", " "): picture for name, picture in pictures.items() if picture is not None}
+    drawn["clean"] = strip(images[index].permute(0, 2, 3, 1).numpy())
+    lines = -(-len(drawn) // 2)
+    figure, axes = canvas(7, 0.82 * lines + 0.5, nrows=lines, ncols=2)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for axis, (name, picture) in zip(axes.T.flat, drawn.items(), strict=False):
+        show(axis, picture, size, [], name)
+    without = [name for name, picture in pictures.items() if picture is None]
+    missing = f" (without {', '.join(without)})" if without else ""
+    figure.suptitle(f"{dataset_name(args.dataset)}, test image {args.image}: severities 1 to 5{missing}")
+    return figure
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", choices=DATASETS, default="digits", help="whose images (default: %(default)s)")
+    parser.add_argument("--data-dir", default="data", help="folder of the datasets (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default="results/figures", help="where they go (default: %(default)s)")
+    parser.add_argument("--image", type=int, default=0, help="which test image is on the sheet (default: %(default)s)")
+    parser.add_argument("--textures", type=Path, help="a folder with frost1 to frost5; else package imagecorruptions")
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    args = arguments(argv)
+    try:
+        images = load(args.dataset, args.data_dir).test_images
+    except Refused as refused:
+        sys.exit(str(refused))
+    for name, figure in (("shot_noise", severity_figure), ("corruptions", sheet_figure)):
+        paths = save(figure(args, images), Path(args.out) / f"{args.dataset}-{name}")
+        print(f"{paths[0].with_suffix('')}.{{pdf,png}}")
+
+
+if __name__ == "__main__":
+    main()

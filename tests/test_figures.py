@@ -1,0 +1,240 @@
+"""The figures show what was measured: exact numbers behind them, sources apart, the same bytes every time."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rbue.report.figures import behaviours, corruptions, diversity, draw, left_out, networks, samples
+from rbue.report.figures.style import COLOURS, framed
+from rbue.report.rows import ROWS, canonical
+
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "results" / "paper"
+TYPES = ["fog", "snow", "contrast", "pixelate", "spatter"]
+SIX = ["Single", "MC-Dropout(0.5)", "Deep Ensemble(4)", "SVI", "MC-RReLU", "MC-DropReLU(0.95)"]
+
+
+def result(label, accuracy=0.95, ece=0.03, where=("cifar10", "fast", "resnet18"), **changes):
+    """A clean result.json with made-up numbers."""
+    dataset, protocol, arch = where
+    settings = dict(ROWS)[label]
+    run = replace(canonical(dataset, protocol, settings["method"]), arch=arch, **settings | changes)
+    scores = {"accuracy": accuracy, "ece": ece, "nll": 0.2, "brier": 0.1, "entropy": 0.1}
+    return {"format": 1, "name": run.name, "config": run.identity, "metrics": scores}
+
+
+def corrupted(label, source="generated", types=TYPES, step=0.01, **more):
+    """Type k at severity s: accuracy falls by (k + 1) s steps, ECE rises by as many tenths of a percent."""
+    clean = result(label, **more)
+    name, where = clean["name"].replace("cifar10", "cifar10_c"), {"dataset": "cifar10_c", "corruptions": "auto"}
+    accuracy, ece = clean["metrics"]["accuracy"], clean["metrics"]["ece"]
+    levels = {
+        t: [
+            {"severity": s, "accuracy": accuracy - step * k * s, "ece": ece + 0.001 * k * s, "nll": 1.0}
+            for s in range(1, 6)
+        ]
+        for k, t in enumerate(types, 1)
+    }
+    shift = {"source": source, "types": levels, "skipped": {}}
+    return clean | {"name": f"{name}-{source}", "config": clean["config"] | where, "corruptions": shift}
+
+
+def sampled(label, *values, **more):
+    """by_samples with these accuracies at 1, 2, 3, … samples, and matrices whose pair (i, j) has JSD (i + j) / 1000."""
+    count = range(1, len(values) + 1)
+    columns = {"samples": [*count], "accuracy": values, "ece": [0.1 / k for k in count], "nll": [0.5 for k in count]}
+    jsd = [[0 if i == j else (i + j) / 1000 for j in range(1, 5)] for i in range(1, 5)]
+    matrices = {"jsd": jsd, "dis": [[10 * value for value in row] for row in jsd]}
+    return result(label, **more) | {"by_samples": columns, "diversity": matrices}
+
+
+def only(results):
+    (network,) = networks(results)
+    return network
+
+
+def numbers_of(results, row, severity, metric):
+    frame = corruptions.five_numbers(corruptions.seed_means(corruptions.load(only(results))))
+    return frame[(frame.row == row) & (frame.severity == severity) & (frame.metric == metric)].iloc[0]
+
+
+# --- corruptions ------------------------------------------------------------------------------------------------------
+
+
+def test_a_box_is_quartiles_over_types_and_its_whiskers_are_the_extremes():
+    box = numbers_of([corrupted("Single")], "Single", 2, "accuracy")
+    assert [box["min"], box.q1, box["median"], box.q3, box["max"]] == pytest.approx([85, 87, 89, 91, 93])
+    assert (box.types, box.n) == (5, 1)
+
+
+def test_severity_zero_is_the_clean_test_set():
+    box = numbers_of([corrupted("Single", ece=0.04)], "Single", 0, "ece")
+    assert box["min"] == box["median"] == box["max"] == pytest.approx(0.04)
+
+
+def test_seeds_are_averaged_before_types_are_summarised():
+    both = [corrupted("SVI", seed=seed, accuracy=accuracy) for seed, accuracy in enumerate((0.9, 0.8))]
+    box = numbers_of(both, "SVI", 1, "accuracy")
+    assert box["median"] == pytest.approx(85 - 3) and box.n == 2
+
+
+def test_every_method_is_summarised_over_the_types_that_all_have():
+    mixed = [corrupted("Single"), corrupted("SVI", types=TYPES[:3])]
+    frame = corruptions.five_numbers(corruptions.seed_means(corruptions.load(only(mixed))))
+    assert set(frame.types[frame.severity > 0]) == {3}
+
+
+def test_mce_divides_by_single_type_by_type():
+    cells = corruptions.seed_means(corruptions.load(only([corrupted("Single"), corrupted("SVI", step=0.02)])))
+    means = corruptions.averages(cells).set_index("row")
+    single, svi = ([25 + 15 * step * k for k in range(1, 6)] for step in (1, 2))  # error summed over severities
+    assert pytest.approx(sum(svi) / 25) == means.mean_error.SVI
+    assert pytest.approx(sum(svi) / sum(single)) == means.error_ratio.SVI
+    assert pytest.approx(100 * np.mean(np.divide(svi, single))) == means.mce.SVI
+    assert means.mce.Single == pytest.approx(100)
+
+
+def test_without_single_there_is_no_ratio():
+    means = corruptions.averages(corruptions.seed_means(corruptions.load(only([corrupted("SVI")]))))
+    assert means.mce.isna().all() and means.error_ratio.isna().all() and means.mean_error.notna().all()
+
+
+def test_a_type_on_which_single_makes_no_error_leaves_mce_empty():
+    perfect, other = corrupted("Single", accuracy=1, step=0), corrupted("SVI")
+    means = corruptions.averages(corruptions.seed_means(corruptions.load(only([perfect, other]))))
+    assert means.mce.isna().all()
+
+
+def test_the_papers_six_methods_stand_side_by_side_with_the_q_of_the_paper_or_the_nearest():
+    everything = [corrupted(label) for label, _ in ROWS]
+    frame = corruptions.load(only(everything))
+    assert list(corruptions.six(frame, "cifar10").row.unique()) == SIX
+    assert "MC-DropReLU(0.9)" in set(corruptions.six(frame, "tinyimagenet").row)
+    fewer = corruptions.load(only([corrupted("MC-DropReLU(0.8)"), corrupted("MC-DropReLU(0.85)")]))
+    assert set(corruptions.six(fewer, "cifar10").row) == {"MC-DropReLU(0.85)"}
+
+
+def test_generated_and_official_images_are_never_mixed(tmp_path):
+    both = [corrupted("Single"), corrupted("Single", source="official", accuracy=0.5), corrupted("SVI")]
+    files = {path.name: path for path in corruptions.draw(only(both), PAPER, tmp_path)}
+    assert {"corruptions-generated.pdf", "corruptions-official.pdf"} <= set(files)
+    assert "SVI" not in files["corruptions-official.csv"].read_text()
+    first = files["corruptions-official.csv"].read_text().splitlines()[1]
+    assert first == "Single,single,0,accuracy,50,50,50,50,50,1,1"
+
+
+def test_the_same_images_asked_for_in_two_ways_are_one_seed():
+    """corruptions=auto and corruptions=generated are two runs of one network on the same images."""
+    again = corrupted("Single")
+    again["config"]["corruptions"], again["name"] = "generated", "another"
+    assert numbers_of([corrupted("Single"), again], "Single", 3, "ece").n == 1
+
+
+def test_titles_say_the_source_the_number_of_types_and_of_seeds():
+    network = only([corrupted("Single"), corrupted("SVI", seed=1), corrupted("SVI", seed=2)])
+    numbers = corruptions.five_numbers(corruptions.seed_means(corruptions.load(network)))
+    title = corruptions.caption(network, "generated", numbers)
+    assert title == "CIFAR-10-C, ResNet-18, protocol fast\n5 of 19 types, generated, 1 to 2 seeds"
+
+
+# --- diversity, behaviours, samples -----------------------------------------------------------------------------------
+
+
+def test_mean_and_max_are_over_the_six_pairs_and_stand_beside_the_papers():
+    network = only([sampled("Deep Ensemble(4)", 0.9), sampled("MC-DropReLU(0.9)", 0.9)])
+    table = diversity.table(diversity.load(network), diversity.paper_rows(network, PAPER)).set_index("row")
+    ours = table.loc["Deep Ensemble(4)"]
+    assert (ours.ours_mean_jsd, ours.ours_max_jsd, ours.ours_max_dis) == pytest.approx((0.005, 0.007, 0.07))
+    assert (ours.paper_mean_jsd, ours.paper_max_dis, ours.n) == (0.02, 0.045, 1)
+    assert table.n["SVI"] == 0 and table.paper_mean_jsd.notna().sum() == 7
+
+
+def test_the_papers_diversity_is_of_resnet18_only():
+    network = only([sampled("SVI", 0.9, where=("cifar10", "fast", "vgg13"))])
+    assert diversity.paper_rows(network, PAPER).empty
+
+
+def test_samples_that_never_differ_still_have_a_figure(tmp_path):
+    quiet = sampled("MC-RReLU", 0.9) | {"diversity": {"jsd": [[0] * 4] * 4, "dis": [[0] * 4] * 4}}
+    assert tmp_path / "diversity-dis.png" in diversity.draw(only([quiet]), PAPER, tmp_path)
+
+
+def test_behaviours_are_means_over_seeds_with_the_papers_points():
+    network = only([result("MC-DropReLU(0.8)", seed=0, accuracy=0.9), result("MC-DropReLU(0.8)", seed=1, accuracy=0.8)])
+    (point,) = behaviours.points(behaviours.load(network)).itertuples()
+    assert (point.accuracy, point.q, point.n) == (pytest.approx(85), 0.8, 2)
+    assert len(behaviours.paper_points(network, PAPER)) == 10
+
+
+def test_another_q_is_a_point_and_other_changes_are_named_instead():
+    results = [result("MC-DropReLU(0.8)", q=0.5), result("MC-DropReLU(0.8)", q=0.5, epochs=2)]
+    assert list(only(results).runs.row) == ["MC-DropReLU(0.5)"]
+    assert [text.partition(" ")[2] for text in left_out(results)] == ["(epochs=2, q=0.5)"]
+
+
+def test_a_point_far_from_all_others_does_not_decide_the_frame():
+    frame = behaviours.points(behaviours.load(only([result(label, accuracy=0.9) for label in SIX])))
+    assert framed(frame.accuracy, "accuracy").all()
+    frame.loc[0, "accuracy"] = 20
+    assert list(framed(frame.accuracy, "accuracy")) == [False] + [True] * 5
+
+
+def test_curves_have_only_the_counts_that_all_seeds_have():
+    network = only([sampled("SVI", 0.8, 0.9, seed=0), sampled("SVI", 0.6, seed=1), result("Single")])
+    curves = samples.curves(samples.load(network)).set_index("row")
+    assert curves.loc["SVI"].accuracy == pytest.approx(70) and curves.loc["SVI"].n == 2
+    assert curves.loc["Single"].samples == 1
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_figure_is_written_as_pdf_and_png_in_the_networks_folder(tmp_path):
+    network = only([sampled("SVI", 0.8, 0.9), result("Single"), corrupted("Single"), corrupted("SVI")])
+    paths = [path for figure in draw(network, PAPER, tmp_path).values() for path in figure]
+    assert {path.parent for path in paths} == {tmp_path / "fast" / "cifar10" / "resnet18"}
+    stems = {path.stem for path in paths if path.suffix == ".pdf"}
+    assert stems == {path.stem for path in paths if path.suffix == ".png"} and len(stems) == 6
+    assert all(path.stat().st_size for path in paths)
+
+
+def test_two_runs_write_the_same_bytes(tmp_path):
+    network = only([result("Single"), result("SVI")])
+    first, second = (behaviours.draw(network, PAPER, tmp_path / name) for name in ("a", "b"))
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert not any(stamp in first[0].read_bytes() for stamp in (b"CreationDate", b"matplotlib"))
+
+
+def test_every_method_has_its_own_colour():
+    assert set(COLOURS) == {settings["method"] for _, settings in ROWS}
+    assert len(set(COLOURS.values())) == len(COLOURS)
+
+
+def run_script(tmp_path, results, check="pass"):
+    for entry in results:
+        folder = tmp_path / "runs" / entry["name"]
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps(entry))
+    argv = ["--results", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    code = f"import sys; sys.path.insert(0, 'scripts'); import figures; figures.main({argv}); {check}"
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_command_needs_no_torch_and_says_what_is_missing_and_what_makes_it(tmp_path):
+    said = run_script(tmp_path, [result("Single")], check="assert 'torch' not in sys.modules")
+    assert "resnet18: behaviours" in said
+    assert "'python scripts/rows.py dataset=cifar10_c arch=resnet18 protocol=fast' makes it" in said
+    assert "No diversity matrices yet" in said and "No metrics against samples yet" in said
+
+
+def test_without_results_the_command_says_so(tmp_path, capsys):
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import figures
+
+    figures.main(["--results", str(tmp_path)])
+    assert "no figures: 'make demo'" in capsys.readouterr().out
