@@ -164,16 +164,16 @@ class Bench:
         """What a paper's repository does: the whole network once a sample, fp32, batches of 500."""
         with torch.no_grad():
             for _ in range(count):
-                for x in self.test_images().split(500):
+                for x in self.pictures().split(500):
                     network(x).softmax(1)
 
-    def test_images(self):
+    def pictures(self):
         return self.data.test_images.to(self.device).float().div(255)
 
     def predict(self, group, name, network, samples, against):
         run = make_run(f"samples={samples}", "method=dropreLU")
         batch = inference.batch_size(run, self.device)
-        images = self.test_images().to(torch.float16 if engine.reduced(run, self.device) else torch.float32)
+        images = self.pictures().to(inference.test_precision(run, self.device))
         with torch.no_grad():
             draw_samples, how = inference.fast(network, samples, run, images[:batch], images.dtype)
             work = lambda: inference.evaluate([draw_samples], images, lambda x: x, batch)  # noqa: E731

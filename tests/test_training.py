@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from rbue import engine, methods, results, training
+from rbue import engine, inference, methods, results, training
 from rbue.config import Refused
 from rbue.methods import METHODS
 
@@ -129,3 +129,10 @@ def test_weight_decay_reaches_everything_but_the_posteriors(digits_run):
     assert decayed == 2 * (16 + 32 + 32)  # batch-norm
     assert undecayed == sum(p.numel() for p in adam.param_groups[0]["params"])
     assert [g["weight_decay"] for g in sgd.param_groups] == [run.weight_decay, 0]
+
+
+def test_bf16_trains_and_tests_on_a_cpu_too(digits_run, few_digits):
+    run = digits_run("epochs=2", "precision=bf16")
+    networks, (record,) = training.trained([run], few_digits, CPU)
+    evaluated, _ = inference.Tester(run, networks, few_digits, CPU)(few_digits.test_images)
+    assert record["loss"] < 2.3 and torch.isfinite(evaluated.mean).all()

@@ -226,7 +226,7 @@ def read_tinyimagenet(root, source):
     train, test = by_folder(root / "train", wnids), validation(root / "val", wnids)
     count_images(train, wnids, source.train, root / "train")
     count_images(test, wnids, source.test, root / "val")
-    with tqdm(total=len(train) + len(test), desc=f"decoding {root.name}", unit=" images") as bar:
+    with tqdm(total=len(train) + len(test), desc=f"decoding {root.name}", unit=" images", disable=None) as bar:
         arrays = {
             "train_images": decode_all(train, source.size, bar),
             "train_labels": np.array([label for _, label in train], np.int64),

@@ -80,6 +80,11 @@ def run_row(result):
     }
 
 
+def packed(result):
+    """How many networks shared the GPU in training: an equal share of their time says little of each one's cost."""
+    return max(t.get("packed", 1) for t in result.get("trainings") or [{}])
+
+
 def commit(environment):
     changed = " with changes" if environment.get("changed") else ""
     return f"`{(environment.get('commit') or 'unknown')[:10]}`{changed}"

@@ -14,6 +14,7 @@ from statistics import median
 import numpy as np
 import pandas as pd
 
+from rbue.report.cells import packed
 from rbue.report.claims.values import Value, binomial
 from rbue.report.rows import ARCHS, DATASETS, ROWS, place
 
@@ -171,7 +172,8 @@ def row_of(config):
 
 def clean(result):
     scores = {"accuracy": 100 * result["metrics"]["accuracy"], "ece": result["metrics"]["ece"]}
-    more = {"time": result["seconds"]["train"], **{key: result.get(key) for key in ("passes", "parameters")}}
+    time = result["seconds"]["train"] if packed(result) == 1 else None
+    more = {"time": time, **{key: result.get(key) for key in ("passes", "parameters")}}
     return scores | {metric: value for metric, value in more.items() if value is not None}
 
 
