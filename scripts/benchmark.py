@@ -1,7 +1,7 @@
 """How fast the suite is, as ratios measured side by side in one run on whatever hardware there is.
 
 python scripts/benchmark.py                      # = make benchmark; a CPU measures the small network only
-python scripts/benchmark.py --only layers        # training, layers, prediction or start
+python scripts/benchmark.py --only layers        # training, layers, prediction, corruptions or start
 python scripts/benchmark.py --archs vgg13        # other networks
 
 Images are random bytes of CIFAR-10's shape: what is computed does not depend on them. Each figure is the median of
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,10 +32,12 @@ from torchvision.transforms import v2 as transforms
 
 from rbue import archs, config, devices, engine, inference, methods, results, surgery
 from rbue.data import Data
+from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
 from rbue.layers import DropReLU, RReLU, Site
 from rbue.report.benchmark import draw, table
 from rbue.report.rows import own_hydra, register_once
 
+PARTS = ("training", "layers", "prediction", "corruptions", "start")
 BATCH, IMAGES = 128, 50_000
 TESTS = 10_000 if torch.cuda.is_available() else 500
 
@@ -98,7 +101,7 @@ class Bench:
         self.inner, self.repeats = (3, 3) if quick else (100, 5)
         self.gpu, self.rows, self.limit = device.type == "cuda", [], matmul_rate(device)
 
-    def row(self, group, name, function, images, flops=0, inner=None, against=None, scale=1, **more):
+    def row(self, group, name, function, images, flops=0, inner=None, against=None, scale=1.0, **more):
         if self.gpu:
             torch.cuda.reset_peak_memory_stats()
         taken = scale * seconds(function, self.device, inner or self.inner, self.repeats)
@@ -179,6 +182,19 @@ class Bench:
             work = lambda: inference.evaluate([draw_samples], images, lambda x: x, batch)  # noqa: E731
             self.row(group, name, work, TESTS, inner=1, against=against, engine=how)
 
+    def corruptions(self, _):
+        """The 95 corrupted sets against the package that carries them, on one core, for the types it still runs."""
+        if find_spec("imagecorruptions") is None:
+            print("corruptions: no package to compare with: pip install -e '.[frost]'")
+            return
+        count, plain = 5_000 if self.gpu else 500, "imagecorruptions, one core"
+        images, index = self.data.train_images[:count].to(self.device), torch.arange(count, device=self.device)
+        theirs, cells = packages_own(self.data.train_images[:5])
+        ours = partial(corrupt_all, images, index, [cell for cell in PAIRS if cell[0] in cells])
+        one = {"inner": 1, "images": 5 * len(cells)}  # a unit is one image at every type and severity
+        self.row("corruptions", plain, theirs, scale=1 / 5, **one)
+        self.row("corruptions", f"ours, the same {len(cells)} types", ours, scale=1 / count, against=plain, **one)
+
     def start(self, arch):
         """Seconds from starting Python to the end of the first training step, in processes of their own."""
         with tempfile.TemporaryDirectory() as cache:
@@ -189,6 +205,36 @@ class Bench:
                 taken = time.perf_counter() - began
                 self.rows.append({"group": f"{arch} start", "name": f"to the first step, {name}", "ms": 1000 * taken})
                 print(f"{arch} start, {name}: {taken:.1f} s", flush=True)
+
+
+PAIRS = [(name, severity) for name in TYPES for severity in SEVERITIES]
+
+
+def corrupt_all(images, index, pairs):
+    for name, severity in pairs:
+        corrupt(images, name, severity, index)
+
+
+def packages_own(images):
+    """A function that makes every corruption the installed package can still make, and their names."""
+    import cv2
+    from imagecorruptions import corrupt as theirs
+
+    cv2.setNumThreads(1)
+    pictures, able = images.permute(0, 2, 3, 1).numpy(), []
+    for name in TYPES:
+        try:
+            theirs(pictures[0], corruption_name=name, severity=1)
+            able.append(name)
+        except Exception as error:  # written for older numpy and scikit-image
+            print(f"corruptions: imagecorruptions cannot make {name} here ({type(error).__name__})")
+
+    def run():
+        for name, severity in PAIRS:
+            for picture in pictures if name in able else ():
+                theirs(picture, corruption_name=name, severity=severity)
+
+    return run, able
 
 
 class PlainLoop:
@@ -279,14 +325,14 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     gpu = torch.cuda.is_available()
     parser.add_argument("--archs", nargs="+", default=["resnet18", "vgg13", "densenet121"] if gpu else ["small"])
-    parser.add_argument("--only", nargs="+", choices=("training", "layers", "prediction", "start"))
+    parser.add_argument("--only", nargs="+", choices=PARTS)
     parser.add_argument("--quick", action="store_true", help="few repeats: for a look, not for a record")
     parser.add_argument("--first-step", metavar="ARCH", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.first_step:
         return first_step(args.first_step)
     bench = Bench(devices.choose("auto"), args.quick or not gpu)
-    for part in args.only or ("training", "layers", "prediction", "start"):
+    for part in args.only or PARTS:
         for arch in args.archs if part == "training" else args.archs[:1]:
             getattr(bench, part)(arch)
     save(bench, args.archs)
