@@ -23,6 +23,7 @@ from tqdm import tqdm
 from rbue.config import Refused
 from rbue.data import DATASETS, load
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
+from rbue.data.corruptions.weather import NoTextures
 
 HEAD = 100  # images of a set that are hashed once more, for a check in seconds
 
@@ -102,6 +103,8 @@ def write_sets(args):
             bar.set_description(name)
             try:
                 finish_type(name, images, manifest, args, bar)
+            except NoTextures as sentence:
+                print(f"left out: {sentence}", file=sys.stderr)
             except Refused as refused:
                 refusals.append(str(refused))
     if refusals:

@@ -60,13 +60,19 @@ def _crops(sheet, which, corner, size):
     return torch.take(sheet, place).double()
 
 
+class NoTextures(Refused):
+    """Nothing is wrong with the request: an optional package is not there."""
+
+
 def _texture_folder(textures):
     """The folder the user names, or the data of an installed `imagecorruptions` (which need not import)."""
     if textures is not None:
         return Path(textures)
     package = find_spec("imagecorruptions")
     if package is None:
-        raise Refused("frost needs its textures: 'pip install imagecorruptions' or name a folder with frost1 to frost5")
+        raise NoTextures(
+            "frost needs its textures: 'pip install imagecorruptions' or name a folder with frost1 to frost5"
+        )
     return Path(package.origin).parent / "frost"
 
 
