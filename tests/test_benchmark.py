@@ -1,0 +1,53 @@
+"""Ratios are what the benchmark reports; speed itself is never tested."""
+
+import json
+
+import pytest
+from conftest import ROOT
+
+from rbue.report.benchmark import draw, table
+
+MEASURED = sorted((ROOT / "results" / "benchmarks").glob("*.json"))
+CONTENT = {
+    "hardware": "a machine",
+    "matmul_flops": 2e12,
+    "rows": [
+        {
+            "group": "net train",
+            "name": "plain",
+            "ms": 10.0,
+            "images_per_second": 12800.0,
+            "peak_memory_bytes": 5_000_000,
+        },
+        {
+            "group": "net train",
+            "name": "ours",
+            "ms": 2.0,
+            "images_per_second": 64000.0,
+            "against": "plain",
+            "ratio": 5.0,
+        },
+        {"group": "net start", "name": "cold", "ms": 30000.0},
+    ],
+}
+
+
+def test_the_table_shows_ratios_and_leaves_what_was_not_measured_open():
+    limit, _, plain, ours, start = table(CONTENT).splitlines()
+    assert "2.0 TFLOP/s" in limit
+    assert "12,800" in plain and "–" in plain
+    assert "5.00×" in ours and "plain" in ours
+    assert start.split()[-5:] == ["–"] * 5
+
+
+def test_the_figure_is_drawn(tmp_path):
+    draw(CONTENT, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("path", MEASURED, ids=lambda p: p.stem)
+def test_committed_ratios_are_those_of_their_own_rows(path):
+    rows = json.loads(path.read_text())["rows"]
+    times = {(row["group"], row["name"]): row["ms"] for row in rows}
+    for row in (row for row in rows if row.get("ratio") and "packed" not in row["name"]):
+        assert row["ratio"] == pytest.approx(times[row["group"], row["against"]] / row["ms"])
