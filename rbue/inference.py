@@ -53,8 +53,8 @@ def predict(network, images, samples=100, *, seed=0, batch=500):
 def sampling(network):
     """Batch-norm in eval mode and no gradients; the sites of noise stay random. Modes are put back as they were."""
     sites = [m for m in network.modules() if isinstance(m, Site)]
-    if any(site.noise.sites == 0 for site in sites):
-        surgery.wire(network)  # a network written by hand with our layers
+    if len({id(site.noise) for site in sites}) > 1 or any(site.noise.sites == 0 for site in sites):
+        surgery.wire(network)  # put together by hand from our layers, or from several networks
     modes = {m: m.training for m in network.modules()}
     try:
         with torch.no_grad():

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import sys
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -132,6 +133,7 @@ def fit(runs, data, device):
     done, per_epoch = len(group[0].curve), group[0].step.per_epoch
     steps = {"total": first.epochs * per_epoch, "initial": done * per_epoch, "unit": "step"}
     with tqdm(desc=label(runs), disable=None, **steps) as bar:
+        bar.desc = label(runs)  # tqdm forgets it where it draws nothing
         for epoch in range(done, first.epochs):
             with devices.measured(device) as cost:
                 train_epoch(group, advance, epoch, bar)
@@ -160,8 +162,16 @@ def train_epoch(group, advance, epoch, bar):
         bar.update()
     for training in group:
         training.add(epoch)
-    latest = group[0].curve[-1]
-    bar.set_postfix(loss=f"{latest['loss']:.3f}", accuracy=f"{latest['accuracy']:.1%}")
+    say(bar, group[0].curve[-1], group[0].run.epochs)
+
+
+def say(bar, row, epochs):
+    """On the bar; where there is no terminal to draw it, ten lines a training."""
+    figures = {"loss": f"{row['loss']:.3f}", "accuracy": f"{row['accuracy']:.1%}"}
+    bar.set_postfix(figures)
+    if bar.disable and row["epoch"] % -(-epochs // 10) == 0:
+        text = "  ".join(f"{name} {value}" for name, value in figures.items())
+        print(f"{bar.desc}: epoch {row['epoch']}/{epochs}  {text}", file=sys.stderr, flush=True)
 
 
 def write_curve(path, curve):

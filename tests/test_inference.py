@@ -21,12 +21,13 @@ def network(kind="dropreLU"):
         "rrelu": lambda net: rbue.randomize(net, RReLU()),
         "dropout": lambda net: surgery.add_dropout(net, Dropout(0.5), "last"),
         "svi": lambda net: surgery.bayes(net, sigma=0.05, prior=1.0),
+        "two parts": lambda net: nn.Sequential(rbue.randomize(net[:6], q=0.7), rbue.randomize(net[6:], q=0.7)),
         "by hand": lambda net: nn.Sequential(*[rbue.DropReLU(0.7) if isinstance(m, nn.ReLU) else m for m in net]),
     }
     return made[kind](build("small", 10))
 
 
-KINDS = ["dropreLU", "rrelu", "dropout", "svi", "by hand"]
+KINDS = ["dropreLU", "rrelu", "dropout", "svi", "two parts", "by hand"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
