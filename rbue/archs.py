@@ -47,7 +47,7 @@ def small(classes):
         convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
         return [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
 
-    layers = [*block(3, 16, 2), *block(16, 32, 2), *block(32, 32, 2), nn.Flatten()]
+    layers = [*block(3, 16, 2), *block(16, 32, 2), *block(32, 32, 2), nn.AdaptiveAvgPool2d(4), nn.Flatten()]
     return nn.Sequential(*layers, nn.Linear(32 * 4 * 4, classes))
 
 

@@ -14,12 +14,16 @@ def choose(name):
     """auto takes the GPU where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.split(":")[0] not in ("cpu", "cuda"):
+        raise Refused(f"device={name} is not known: choose auto, cpu, cuda or one GPU such as cuda:1")
     try:
         torch.empty(0, device=name)
-        torch.backends.cudnn.benchmark = True  # shapes never change, so trying every convolution once pays
-        return torch.device(name)
     except (RuntimeError, AssertionError) as error:
         raise Refused(f"device={name} is not to be had here ({str(error).splitlines()[0]}): try device=auto") from error
+    if name.startswith("cuda:"):
+        torch.cuda.set_device(name)  # streams and graphs are made on the current one
+    torch.backends.cudnn.benchmark = True  # shapes never change, so trying every convolution once pays
+    return torch.device(name)
 
 
 def describe(device):

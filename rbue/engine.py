@@ -154,6 +154,8 @@ class Step:
             optimizer.load_state_dict(saved)
         for group in self.optimizers[0].param_groups:
             group["lr"] = self.lr
+        for group in (g for o in self.optimizers[1:] for g in o.param_groups):
+            group["capturable"] = self.lr.is_cuda  # the checkpoint may come from another device
         self.count.copy_(state["count"])
 
     def tensors(self):
@@ -216,7 +218,9 @@ def kept(steps):
     """Undoes what the steps inside change: warming up must not train. New optimizer state starts at zero."""
     with torch.no_grad():  # a copy with a history would tie the parameters' gradients to this stream
         before = {id(t): t.clone() for step in steps for t in step.tensors()}
-    yield
-    with torch.no_grad():
-        for tensor in (t for step in steps for t in step.tensors()):
-            tensor.copy_(before[id(tensor)]) if id(tensor) in before else tensor.zero_()
+    try:
+        yield
+    finally:  # also where capturing fails and the training goes on eagerly
+        with torch.no_grad():
+            for tensor in (t for step in steps for t in step.tensors()):
+                tensor.copy_(before[id(tensor)]) if id(tensor) in before else tensor.zero_()

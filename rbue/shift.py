@@ -27,7 +27,8 @@ def report(run, test, data):
 def begun(path, source):
     """What an earlier start of this run left, if it tested the same images."""
     done = json.loads(path.read_text()) if path.exists() else {}
-    return done if done.get("source") == source else {"source": source, "types": {}, "skipped": {}}
+    types = done["types"] if done.get("source") == source else {}
+    return {"source": source, "types": types, "skipped": {}}  # what was missing then may be here now
 
 
 def add(done, name, severity, run, sets, test):

@@ -27,15 +27,27 @@ class Tracer(fx.Tracer):
 
 
 def trace(network) -> fx.GraphModule:
-    """Branches on `self.training` are frozen as they stand, so trace in the mode you will train in."""
+    """Branches on `self.training` are frozen as they stand, so trace in the mode you will train in; dropout is not."""
     try:
-        return fx.GraphModule(network, Tracer().trace(network))
+        return thaw_dropout(fx.GraphModule(network, Tracer().trace(network)))
     except (TypeError, ValueError, RuntimeError, fx.proxy.TraceError) as error:
         why = str(error).splitlines()[0]
         raise Refused(
             f"{type(network).__name__} cannot be traced by torch.fx ({why}): "
             "put rbue.DropReLU(q) in place of its rectifiers by hand"
         ) from error
+
+
+def thaw_dropout(graph):
+    """F.dropout(x, p, self.training) was traced with one mode's constant: as a module it follows the mode again."""
+    for node in [n for n in graph.graph.nodes if n.target is F.dropout]:
+        p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
+        graph.add_submodule(f"thawed_{node.name}", nn.Dropout(p))
+        with graph.graph.inserting_before(node):
+            node.replace_all_uses_with(graph.graph.call_module(f"thawed_{node.name}", node.args[:1]))
+        graph.graph.erase_node(node)
+    graph.recompile()
+    return graph
 
 
 def modules_called(graph, kinds):

@@ -103,7 +103,8 @@ class Training:
         loss, accuracy, kl = (self.step.sums / self.step.per_epoch).tolist()
         if not torch.isfinite(self.step.sums).all():
             name, lr = self.run.training_name, self.run.lr
-            raise Failed(self.run, f"the loss of {name} is {loss} in epoch {epoch + 1}: lower lr={lr:g}")
+            alone = "; pack=1 lets the other runs go on without it" if self.step.device.type == "cuda" else ""
+            raise Failed(self.run, f"the loss of {name} is {loss} in epoch {epoch + 1}: lower lr={lr:g}{alone}")
         row = {"epoch": epoch + 1, "loss": loss, "accuracy": accuracy, "kl": kl, "lr": self.step.lr.item()}
         self.curve.append(row)
 

@@ -9,8 +9,8 @@ from rbue import engine, inference, methods
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def make_step(data, *settings):
-    device = torch.device("cuda")
+def make_step(data, *settings, device="cuda"):
+    device = torch.device(device)
     run = compose_run("dataset=digits", "arch=small", "protocol=demo", *settings)
     network = methods.build(run, data.classes, len(data.train_images))
     step = engine.Step(run, network, engine.Images(data, run.crop, device), device)
@@ -67,3 +67,13 @@ def test_without_a_gpu_steps_run_one_after_the_other():
     advance, how = engine.fast([lambda: called.append(1), lambda: called.append(2)], torch.device("cpu"))
     advance()
     assert how == "eager" and called == [1, 2]
+
+
+def test_a_failed_capture_leaves_the_training_where_it_was(digits):
+    step = make_step(digits, "method=svi", device="cpu")
+    step()
+    before = [t.clone() for t in step.tensors()]
+    with pytest.raises(RuntimeError, match="no graph"), engine.kept([step]):
+        step()
+        raise RuntimeError("no graph")
+    assert all(torch.equal(a, b) for a, b in zip(before, step.tensors(), strict=True))

@@ -42,11 +42,11 @@ def test_a_killed_evaluation_goes_on_at_the_cell_it_had_reached(tested, digits):
     whole = shift.report(run, test, digits)
     path = results.folder(run) / "corruptions.json"
     partial = json.loads(path.read_text())
-    del partial["types"]["brightness"][1], partial["skipped"]["frost"]
+    del partial["types"]["brightness"][1]
     results.write(path, partial)
     read.clear()
     assert shift.report(run, test, digits) == whole
-    assert read == [("brightness", 2), ("frost", 1)]
+    assert read == [("brightness", 2), ("frost", 1)]  # what was missing is asked for again: it may be here now
 
 
 def test_scores_of_other_images_are_not_continued(tested, digits):

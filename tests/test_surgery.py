@@ -145,3 +145,13 @@ def test_bayes_doubles_the_weights_of_convolutions_and_linear_layers_alone():
     assert sum(p.numel() for p in random.parameters()) == 22_338_324
     assert sum(p.numel() for p in plain.parameters()) == 11_173_962
     assert len(surgery.posteriors(random)) == noise.of(random).sites
+
+
+def test_functional_dropout_follows_the_mode_again():
+    class Dropping(nn.Module):
+        def forward(self, x):
+            return F.dropout(F.relu(x), 0.5, self.training)
+
+    network, x = rbue.randomize(Dropping(), q=1.0), torch.rand(100, 10)
+    assert torch.equal(network.eval()(x), x)
+    assert not torch.equal(network.train()(x), x)
