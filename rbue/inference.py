@@ -155,7 +155,7 @@ class Tester:
     def __init__(self, run, networks, data, device):
         self.device, self.batch = device, batch_size(run, device)
         self.mean, self.std = data.mean.to(device), data.std.to(device)
-        self.dtype = test_precision(run, device)
+        self.dtype = precision_of(run, device)
         samples = METHODS[run.method].samples(run)
         with devices.measured(device) as setup, torch.no_grad():
             first = self.prepare(nhwc(data.test_images[: self.batch], device))
@@ -179,7 +179,7 @@ def nhwc(images, device):
     return images.to(device).permute(0, 2, 3, 1)
 
 
-def test_precision(run, device):
+def precision_of(run, device):
     """On a GPU fp16 rather than training's bf16: nothing grows here, and it rounds eight times finer."""
     return torch.float16 if device.type == "cuda" and engine.reduced(run, device) else torch.float32
 

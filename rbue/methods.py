@@ -62,6 +62,3 @@ def build(run, classes, images):
         torch.manual_seed(run.seed)
         network = archs.build(run.arch, classes)
     return METHODS[run.method].build(network, run, images)
-
-
-__all__ = ["METHODS", "Method", "build"]

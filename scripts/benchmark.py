@@ -176,7 +176,7 @@ class Bench:
     def predict(self, group, name, network, samples, against):
         run = make_run(f"samples={samples}", "method=dropreLU")
         batch = inference.batch_size(run, self.device)
-        images = self.pictures().to(inference.test_precision(run, self.device))
+        images = self.pictures().to(inference.precision_of(run, self.device))
         with torch.no_grad():
             draw_samples, how = inference.fast(network, samples, run, images[:batch], images.dtype)
             work = lambda: inference.evaluate([draw_samples], images, lambda x: x, batch)  # noqa: E731
