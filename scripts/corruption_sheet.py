@@ -107,7 +107,7 @@ def main(argv=None):
     except Refused as refused:
         sys.exit(str(refused))
     for name, figure in (("shot_noise", severity_figure), ("corruptions", sheet_figure)):
-        paths = save(figure(args, images), Path(args.out) / f"{args.dataset}-{name}")
+        paths = save(figure(args, images), Path(args.out) / f"{args.dataset}-{name}", photographs=True)
         print(f"{paths[0].with_suffix('')}.{{pdf,png}}")
 
 

@@ -1,4 +1,4 @@
-"""Rebuild the paper's Tables 1-3 from finished runs: no GPU, no torch, seconds.
+"""Rebuild the paper's Tables 1-3 and 6 from finished runs: no GPU, no torch, seconds.
 
 python scripts/tables.py                                        # results/runs -> results/tables (= make tables)
 python scripts/tables.py --print --dataset digits               # also show the digits' table here
@@ -11,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
+from rbue.report import position
 from rbue.report.cells import build
 from rbue.report.tables import coverage, put_headline, summary, write
 from rbue.results import collect
@@ -31,7 +32,8 @@ def arguments(argv):
 def main(argv=None):
     args = arguments(argv)
     wanted = {"dataset": args.dataset, "protocol": args.protocol}
-    tables = build(collect(args.results), args.paper)
+    results = collect(args.results)
+    tables = build(results, args.paper)
     tables = [t for t in tables if all(value in (None, getattr(t, key)) for key, value in wanted.items())]
     if not tables:
         print(f"{args.results} holds no such results yet, so no tables: 'make demo' or 'python train.py' makes some")
@@ -40,6 +42,10 @@ def main(argv=None):
         if args.print and len(table.runs):
             print(f"\n{summary(table)}\n")
         print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {coverage(table)}")
+    for protocol, cells in position.build(results, args.paper).items() if not args.dataset else ():
+        if args.protocol in (None, protocol):
+            paths = position.write(protocol, cells, args.out)
+            print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {(cells.n > 0).sum()} of {len(cells)} rows measured")
     if args.readme:
         put_headline(args.readme, tables)
 

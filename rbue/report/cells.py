@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, place
+from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, place, position_row
 
 KEY = ["protocol", "dataset", "arch", "row"]
 SCORES = ["accuracy", "ece", "nll", "brier", "entropy"]
@@ -66,6 +66,8 @@ def run_row(result):
         "name": result["name"],
         **{key: config[key] for key in ("protocol", "dataset", "arch", "seed")},
         "row": row,
+        "position_row": position_row(config),
+        "position": config.get("position"),
         "differs": ", ".join(f"{key}={value}" for key, value in differs.items()),
         **{metric: metrics.get(metric) for metric in SCORES},
         "accuracy": 100 * metrics["accuracy"],

@@ -95,3 +95,8 @@ def place(config):
     differences = {label: difference(config, cell_identity(*where, settings)) for label, settings in rows}
     nearest = min(differences, key=lambda label: len(differences[label]))
     return (None if differences[nearest] else nearest), differences[nearest]
+
+
+def position_row(config):
+    """The row of a run if only the place of its random rectifiers may set it apart, else None (Section 4.5)."""
+    return place(config | {"position": "all"})[0] if "position" in config else None

@@ -231,8 +231,8 @@ def ensemble_note(table):
 
 
 def outside(table):
-    """Runs of this dataset and protocol that are no cell: 'name (epochs=2)' each."""
-    runs = table.runs[table.runs.row.isna()]
+    """Runs of this dataset and protocol that no table shows: 'name (epochs=2)' each."""
+    runs = table.runs[table.runs.row.isna() & table.runs.position_row.isna()]
     return [f"`{name}` ({differs})" for name, differs in zip(runs.name, runs.differs, strict=True)]
 
 

@@ -184,8 +184,9 @@ def pairs(matrix):
 def diversity(result):
     """Mean and maximum over the six pairs of four samples (Section 4.4.1)."""
     scores = {}
-    for name, matrix in (result.get("diversity") or {}).items():
-        values = pairs(matrix)
+    measured = result.get("diversity") or {}
+    for name in measured.keys() & {"jsd", "dis"}:
+        values = pairs(measured[name])
         scores |= {f"mean_{name}": sum(values) / len(values), f"max_{name}": max(values)}
     return scores
 

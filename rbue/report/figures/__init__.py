@@ -8,23 +8,41 @@ Each module goes load → frame → draw: a frame holds every number of its figu
 The files carry no timestamp, so the same runs give the same bytes.
 """
 
-from rbue.report.figures import behaviours, corruptions, diversity, samples
+from pathlib import Path
+
+from rbue.report.figures import behaviours, beyond, corruptions, diversity, framework, reliability, samples, variance
 from rbue.report.figures.frames import Network, left_out, networks
 
-__all__ = ["FIGURES", "Network", "draw", "left_out", "makes", "networks"]
+__all__ = ["FIGURES", "Network", "draw", "draw_general", "grids", "left_out", "makes", "networks"]
 
 FIGURES = {  # what a reader calls it → f(network, paper_dir, folder), the paths written, none where no run has the data
     "corruption box plots": corruptions.draw,
     "diversity matrices": diversity.draw,
     "space of behaviours": behaviours.draw,
+    "framework with a real image": framework.draw,
+    "variance layer by layer": variance.draw,
     "metrics against samples": samples.draw,
+    "reliability diagrams": reliability.draw_reliability,
+    "accuracy against rejection": reliability.draw_rejection,
+    "tables of twins, temperature and foreign images": beyond.draw,
 }
+GRIDS = (diversity.grids, corruptions.grids, variance.grids, beyond.grids)
 
 
 def draw(network, paper_dir, out):
     """{figure: paths}, below <out>/<protocol>/<dataset>/<arch>; an empty list is a figure without data."""
     folder = network.folder(out)
     return {name: render(network, paper_dir, folder) for name, render in FIGURES.items()}
+
+
+def draw_general(out):
+    """What needs no run."""
+    return variance.draw_over_q(Path(out))
+
+
+def grids(network, paper_dir):
+    """The tables beside a network's figures, as text."""
+    return [grid for tables in GRIDS for grid in tables(network, paper_dir)]
 
 
 def makes(figure, network):

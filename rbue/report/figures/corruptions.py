@@ -17,7 +17,7 @@ from rbue.report.figures.style import (
     write_csv,
     write_text,
 )
-from rbue.report.tables import pipe
+from rbue.report.grid import Grid
 from rbue.report.text import decimals
 
 ALL_TYPES = 19
@@ -160,8 +160,8 @@ def median_curves(numbers, title):
     return figure
 
 
-def averages_text(title, frame):
-    """Markdown, with the sentence that says what mCE is here."""
+def averages_grid(title, frame):
+    """As text, with the sentence that says what mCE is here."""
     shown = {"mean_error": 2, "error_ratio": 3, "mce": 1, "mean_ece": 4, "mean_nll": 3}
     cells = [
         [row["row"], *(decimals(d)(row[key]) for key, d in shown.items()), str(row["n"])]
@@ -170,9 +170,18 @@ def averages_text(title, frame):
     header = ["Method", "Mean error (%)", "Error / Single's", "mCE (%)", "Mean ECE", "Mean NLL", "n"]
     note = (
         "Means over types and severities 1 to 5. mCE: for each type, error summed over severities over Single's, then "
-        "the mean over types (Single is 100). Built by `make figures`: do not edit."
+        "the mean over types (Single is 100)."
     )
-    return f"# Averages under corruption: {title.replace(chr(10), ', ')}\n\n{pipe([header, *cells])}\n\n{note}\n"
+    return Grid(f"Averages under corruption: {title.replace(chr(10), ', ')}", [header, *cells], [note])
+
+
+def grids(network, paper_dir):
+    """One table a source of images."""
+    frame, found = load(network), []
+    for source, part in frame.groupby("source") if len(frame) else ():
+        means = averages(seed_means(part))
+        found.append(averages_grid(caption(network, source, means), means))
+    return found
 
 
 def draw_source(network, source, frame, folder):
@@ -186,7 +195,7 @@ def draw_source(network, source, frame, folder):
         write_csv(numbers, folder / f"{stem}.csv"),
         write_csv(cells, folder / f"{stem}-types.csv"),
         write_csv(means, folder / f"{stem}-averages.csv"),
-        write_text(averages_text(caption(network, source, means), means), folder / f"{stem}-averages.md"),
+        write_text(averages_grid(caption(network, source, means), means).markdown(), folder / f"{stem}-averages.md"),
     ]
 
 

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from rbue.report.figures.frames import in_order
 from rbue.report.figures.style import canvas, save, styled, write_csv, write_text
-from rbue.report.tables import pipe
+from rbue.report.grid import Grid
 from rbue.report.text import MISSING, decimals
 
 # The panels in the paper's order.
@@ -24,7 +24,13 @@ PANELS = [
     "MC-DropReLU(0.95)",
 ]
 MEASURES = {"jsd": "Jensen–Shannon divergence (nats)", "dis": "Disagreement (share of test images)"}
+ENDS = ("low", "high")  # of a 95 % bootstrap interval over test images
 COLUMNS = {f"{kind}_{measure}": f"{kind.title()}-{measure.upper()}" for measure in MEASURES for kind in ("mean", "max")}
+NOTES = [
+    "Over the pairs of four samples (or members); natural logarithm; in brackets the 95 % bootstrap interval over test "
+    "images, from two seeds up mean ± standard deviation over seeds."
+]
+PAPER_NOTES = ["The paper's Tables 4 and 5 state neither dataset nor logarithm; CIFAR-10 and nats are assumed."]
 
 
 # --- load -------------------------------------------------------------------------------------------------------------
@@ -63,11 +69,21 @@ def run_numbers(matrices):
     }
 
 
+def intervals(frame):
+    """low_ and high_ of every column, of the lowest seed of each row: an interval is about one network."""
+    first = frame.sort_values("seed").drop_duplicates("row").set_index("row").matrices
+    found = {row: matrices.get("intervals") or {} for row, matrices in first.items()}
+    ends = {row: {c: of_row.get(c, (np.nan, np.nan)) for c in COLUMNS} for row, of_row in found.items()}
+    flat = {row: {f"{e}_{c}": pair[k] for c, pair in of.items() for k, e in enumerate(ENDS)} for row, of in ends.items()}
+    return pd.DataFrame.from_dict(flat, orient="index")
+
+
 def table(frame, paper):
     """Mean and max over pairs of each run, then mean and std over seeds, the paper's numbers beside ours."""
     runs = pd.DataFrame([{"row": run.row, **run_numbers(run.matrices)} for run in frame.itertuples()])
     groups = runs.groupby("row")[list(COLUMNS)]
     ours = groups.mean().add_prefix("ours_").join(groups.std().add_prefix("std_")).assign(n=groups.size())
+    ours = ours.join(intervals(frame))
     both = ours.join(paper.set_index("row").add_prefix("paper_"), how="left" if paper.empty else "outer")
     both["n"] = both.n.fillna(0).astype(int)
     return both.loc[in_order(both.index)].reset_index(names="row")
@@ -150,24 +166,33 @@ def matrices(frame, measure, title):
 
 
 def ours_text(row, column):
-    """`0.0205 ± 0.0003`; one more decimal than the paper's, so that rounding is not the difference."""
-    spread = f" ± {row[f'std_{column}']:.4f}" if row["n"] > 1 else ""
+    """`0.0205 ± 0.0003`, of one seed `0.0205 [0.0198, 0.0212]`; one more decimal than the paper's."""
+    low, high = (row.get(f"{end}_{column}") for end in ENDS)
+    interval = "" if pd.isna(low) or row["n"] > 1 else f" [{low:.4f}, {high:.4f}]"
+    spread = f" ± {row[f'std_{column}']:.4f}" if row["n"] > 1 else interval
     return decimals(4)(row[f"ours_{column}"]) + spread
 
 
-def table_text(title, frame, with_paper):
+def cells(row, with_paper):
     """Ours and the paper's in neighbouring columns."""
-    names = [part for name in COLUMNS.values() for part in ([name, "paper"] if with_paper else [name])]
-    rows = []
-    for row in frame.to_dict("records"):
-        both = [(ours_text(row, c), decimals(3)(row.get(f"paper_{c}", np.nan))) for c in COLUMNS]
-        values = [text for pair in both for text in (pair if with_paper else pair[:1])]
-        rows.append([row["row"], *values, str(row["n"]) if row["n"] else MISSING])
-    notes = ["Over the pairs of four samples (or members); natural logarithm; mean ± standard deviation over seeds."]
-    if with_paper:
-        notes.append("The paper's Tables 4 and 5 state neither dataset nor logarithm; CIFAR-10 and nats are assumed.")
-    notes.append("Built by `make figures`: do not edit.")
-    return f"# Diversity: {title}\n\n{pipe([['Method', *names, 'n'], *rows])}\n\n{' '.join(notes)}\n"
+    both = [(decimals(3)(row.get(f"paper_{c}", np.nan)), ours_text(row, c)) for c in COLUMNS]
+    values = [text for pair in both for text in (pair if with_paper else pair[1:])]
+    return [row["row"], *values, str(row["n"]) if row["n"] else MISSING]
+
+
+def grid(network, paper_dir):
+    """Tables 4 and 5 as text, or None without data."""
+    frame, paper = load(network), paper_rows(network, paper_dir)
+    if frame.empty:
+        return None
+    with_paper = not paper.empty
+    names = [part for name in COLUMNS.values() for part in ([f"{name}: paper", "ours"] if with_paper else [name])]
+    rows = [cells(row, with_paper) for row in table(frame, paper).to_dict("records")]
+    return Grid(f"Diversity: {network.title()}", [["Method", *names, "n"], *rows], NOTES + PAPER_NOTES * with_paper)
+
+
+def grids(network, paper_dir):
+    return [found] if (found := grid(network, paper_dir)) else []
 
 
 def draw(network, paper_dir, folder):
@@ -182,5 +207,5 @@ def draw(network, paper_dir, folder):
         *paths,
         write_csv(matrix_frame(frame), folder / "diversity-matrices.csv"),
         write_csv(numbers, folder / "diversity.csv"),
-        write_text(table_text(network.title(), numbers, not paper.empty), folder / "diversity.md"),
+        write_text(grid(network, paper_dir).markdown(), folder / "diversity.md"),
     ]

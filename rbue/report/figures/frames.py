@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.rows import LABELS, ROWS, place
+from rbue.report.rows import LABELS, ROWS, place, position_row
 from rbue.report.text import arch_name, dataset_name
 
 NETWORK = ["protocol", "dataset", "arch"]
@@ -86,12 +86,28 @@ def networks(results):
 
 
 def left_out(results):
-    """`name (epochs=2)` of each run that no figure shows, since a setting differs from what its row stands for."""
-    frame = run_frame(results)
+    """`name (epochs=2)` of each run that is in no figure or table, since a setting differs from what its row is."""
+    frame = run_frame([result for result in results if not position_row(result["config"])])
     if frame.empty:
         return []
     frame = frame[frame.row.isna()]
     return [f"{name} ({differs})" for name, differs in zip(frame.name, frame.differs, strict=True)]
+
+
+def picked(network, pick):
+    """One row a clean run that has what `pick(result)` wants, its numbers beside row, method and seed."""
+    found = [(run, numbers) for run in network.clean.itertuples() if (numbers := pick(run.result))]
+    return pd.DataFrame([{"row": run.row, "method": run.method, "seed": run.seed} | numbers for run, numbers in found])
+
+
+def seed_means(frame, key=("row",)):
+    """ours_ and std_ of every number over seeds, with n, in the order the rows come."""
+    if frame.empty:
+        return frame
+    values = [column for column in frame if column not in (*key, "method", "seed")]
+    groups = frame.astype(dict.fromkeys(values, float)).groupby(list(key), sort=False)
+    mean, std = groups[values].mean().add_prefix("ours_"), groups[values].std().add_prefix("std_")
+    return mean.join(std).assign(n=groups.size()).reset_index()
 
 
 def methods_of(runs):

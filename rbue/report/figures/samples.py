@@ -1,6 +1,7 @@
-"""What a sample buys: accuracy, ECE and NLL against the number of predictions averaged, Deep Ensemble on the same axes.
+"""What a sample buys: accuracy, ECE and NLL against test cost, in passes and in milliseconds, Deep Ensemble beside them.
 
 The paper fixes 100 samples and never shows fewer. One sample is one pass through the network, as is one member.
+Milliseconds are those of the whole evaluation shared equally by its passes, on the hardware the result names.
 """
 
 import pandas as pd
@@ -10,6 +11,7 @@ from rbue.report.figures.frames import methods_of, seeds_text
 from rbue.report.figures.style import METRICS, canvas, framed, legend_below, limits, lines_of, save, styled, write_csv
 
 SCORES = list(METRICS)
+COSTS = {"samples": "Passes: samples or members", "ms": "Milliseconds an image"}
 
 
 def load(network):
@@ -21,15 +23,22 @@ def load(network):
             columns = {"samples": [1], **{score: [run.result["metrics"][score]] for score in SCORES}}
         if columns:
             part = pd.DataFrame(columns)[["samples", *SCORES]]
+            part["ms"] = part.samples * pass_ms(run.result)
             parts.append(part.assign(row=run.row, method=run.method, seed=run.seed))
     frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return frame if frame.empty else frame.assign(accuracy=100 * frame.accuracy)
 
 
+def pass_ms(result):
+    """Milliseconds an image takes in one pass; NaN where an older result has no time."""
+    return (result.get("test_ms_per_image") or float("nan")) / (result.get("passes") or float("nan"))
+
+
 def curves(frame):
     """Mean and std over seeds at each number of samples that all seeds of the row have."""
     groups = frame.groupby(["row", "method", "samples"], sort=False)
-    numbers = groups[SCORES].mean().join(groups[SCORES].std().add_suffix("_std")).assign(n=groups.size()).reset_index()
+    numbers = groups[[*SCORES, "ms"]].mean().join(groups[SCORES].std().add_suffix("_std")).assign(n=groups.size())
+    numbers = numbers.reset_index()
     seeds = frame.groupby("row").seed.nunique()
     return numbers[numbers.n == numbers.row.map(seeds)].reset_index(drop=True)
 
@@ -48,27 +57,43 @@ def outside_text(numbers, metric):
     return "".join(f"\nbeyond: {row}, {first:.{digits}f} → {last:.{digits}f}" for row, first, last in ends.itertuples())
 
 
-def plot(axis, numbers, metric, looks):
+def plot(axis, numbers, cost, metric, looks):
     """Curves, with a band of one standard deviation where there are several seeds."""
     for row, curve in numbers.groupby("row", sort=False):
-        axis.plot(curve.samples, curve[metric], **looks[row])
+        axis.plot(curve[cost], curve[metric], **looks[row])
         low, high = (curve[metric] + sign * curve[f"{metric}_std"].fillna(0) for sign in (-1, 1))
-        axis.fill_between(curve.samples, low, high, color=looks[row]["color"], alpha=0.15, linewidth=0)
+        axis.fill_between(curve[cost], low, high, color=looks[row]["color"], alpha=0.15, linewidth=0)
     for value in numbers[metric][numbers.method == "single"]:
         axis.axhline(value, color="black", linewidth=0.7, linestyle=":")
 
 
+def panel(axis, numbers, cost, metric, looks):
+    """Returns the curves that end too far away to be drawn."""
+    inside, beyond = split(numbers, metric)
+    plot(axis, inside, cost, metric, looks)
+    axis.set(xscale="log", ylim=limits(inside[metric]))
+    return beyond
+
+
+def panels_row(axes, numbers, cost, looks):
+    for axis, (metric, name) in zip(axes, METRICS.items(), strict=True):
+        beyond = panel(axis, numbers, cost, metric, looks)
+        axis.set_title(name)
+        axis.set_xlabel(COSTS[cost] + outside_text(beyond, metric), fontsize=8)
+        axis.minorticks_off()
+        if cost == "samples":
+            counts = [k for k in (1, 3, 10, 30, 100) if k <= numbers.samples.max()]
+            axis.set_xticks(counts, map(str, counts))
+
+
 @styled
 def panels(numbers, title):
-    figure, axes = canvas(7, 3.6, ncols=3)
-    looks, counts = lines_of(methods_of(numbers)), [k for k in (1, 3, 10, 30, 100) if k <= numbers.samples.max()]
-    for axis, (metric, name) in zip(axes, METRICS.items(), strict=True):
-        inside, beyond = split(numbers, metric)
-        plot(axis, inside, metric, looks)
-        axis.set(xscale="log", ylim=limits(inside[metric]), title=name)
-        axis.set_xlabel("Samples or members" + outside_text(beyond, metric), fontsize=8)
-        axis.set_xticks(counts, map(str, counts))
-        axis.minorticks_off()
+    """One line of panels a cost; without times there is one."""
+    costs = [cost for cost in COSTS if numbers[cost].notna().all()]
+    figure, axes = canvas(7, 2.6 * len(costs) + 1, nrows=len(costs), ncols=3, squeeze=False)
+    looks = lines_of(methods_of(numbers))
+    for line, cost in zip(axes, costs, strict=True):
+        panels_row(line, numbers, cost, looks)
     figure.suptitle(title)
     legend_below(figure, [Line2D([], [], **look) for look in looks.values()], looks, 4)
     return figure

@@ -1,0 +1,115 @@
+"""How uncertainty is read off (Section 3.3): one real test image, its sample predictions, their mean and its entropy."""
+
+import base64
+from io import BytesIO
+from math import log
+
+import numpy as np
+import pandas as pd
+from matplotlib.image import imread
+from matplotlib.patches import ConnectionPatch
+
+from rbue.report.figures.frames import picked
+from rbue.report.figures.style import COLOURS, canvas, save, styled, write_csv
+
+PASSES, CLASSES = 4, 10  # drawn
+ROW = "MC-DropReLU(0.8)"  # its samples differ the most
+MOSAIC = [["image", f"pass {k + 1}", "mean", "entropy"] for k in range(PASSES)]
+
+
+# --- load, frame ------------------------------------------------------------------------------------------------------
+
+
+def example_of(result):
+    return {"example": result["example"], "samples": result.get("passes")} if result.get("example") else None
+
+
+def load(network):
+    """The example of the row that is drawn, else of another DropReLU or whichever has one; None without."""
+    frame = picked(network, example_of)
+    if frame.empty:
+        return None
+    far = (frame.row != ROW).astype(int) + (frame.method != "dropreLU")
+    return frame.loc[far.idxmin()]
+
+
+def likeliest(example):
+    """The classes that are drawn, in the dataset's order."""
+    return sorted(np.argsort(example["mean"])[::-1][:CLASSES].tolist())
+
+
+def numbers(run):
+    """What the bars show: one row a (pass, class)."""
+    passes = [*enumerate(run.example["samples"], 1), ("mean", run.example["mean"])]
+    return pd.DataFrame(
+        {"row": run.row, "image": run.example["index"], "pass": k, "class": name, "probability": probability}
+        for k, probabilities in passes
+        for name, probability in zip(run.example["classes"], probabilities, strict=True)
+    )
+
+
+# --- draw -------------------------------------------------------------------------------------------------------------
+
+
+def arrow(figure, left, right):
+    """From the middle of one panel's right edge to the middle of another's left."""
+    ends = {"xyA": (1.02, 0.5), "coordsA": left.transAxes, "xyB": (-0.06, 0.5), "coordsB": right.transAxes}
+    patch = ConnectionPatch(**ends, arrowstyle="-|>", color="#777777", linewidth=0.9, mutation_scale=9)
+    patch.set_in_layout(False)
+    figure.add_artist(patch)
+
+
+def bars(axis, probabilities, shown, colour):
+    axis.bar(range(len(shown)), [probabilities[k] for k in shown], color=colour, width=0.75)
+    axis.set(ylim=(0, 1), yticks=(0, 1), xticks=[], xlim=(-0.6, len(shown) - 0.4))
+    axis.grid(visible=False)
+
+
+def show_image(axis, example):
+    axis.imshow(imread(BytesIO(base64.b64decode(example["png"])), format="png"), interpolation="nearest", cmap="gray")
+    axis.set(xticks=[], yticks=[], title=f"Test image {example['index']}:\n{example['label']}")
+    axis.spines[:].set_visible(False)
+    axis.grid(visible=False)
+
+
+def show_mean(axis, example, shown, colour):
+    bars(axis, example["mean"], shown, colour)
+    most = max(shown, key=lambda k: example["mean"][k])
+    axis.set_xticks(range(len(shown)), [example["classes"][k] for k in shown], rotation=90)
+    axis.set_title(f"Mean: {example['classes'][most]},\n{example['mean'][most]:.0%}")
+
+
+def show_entropy(axis, example):
+    """A gauge from certain to knowing nothing."""
+    most = log(len(example["classes"]))
+    axis.bar([0], [example["entropy"]], color="#777777", width=0.5)
+    axis.set(ylim=(0, most), xlim=(-0.6, 0.6), xticks=[], title=f"Entropy:\n{example['entropy']:.2f} nats")
+    axis.set_yticks([0, most], ["0", f"ln {len(example['classes'])}"])
+    axis.grid(visible=False)
+
+
+@styled
+def diagram(run, title):
+    figure, axes = canvas(7, 3.4, MOSAIC, width_ratios=(1.5, 1.6, 1.9, 0.5))
+    example, colour, shown = run.example, COLOURS[run.method], likeliest(run.example)
+    show_image(axes["image"], example)
+    passes = [axes[name] for _, name, _, _ in MOSAIC[: len(example["samples"])]]
+    for k, (axis, probabilities) in enumerate(zip(passes, example["samples"], strict=False)):
+        bars(axis, probabilities, shown, colour)
+        axis.set_ylabel(f"pass {k + 1}", rotation=0, ha="right", va="center", fontsize=8)
+        arrow(figure, axes["image"], axis)
+        arrow(figure, axis, axes["mean"])
+    for _, name, _, _ in MOSAIC[len(passes) :]:
+        axes[name].set_axis_off()
+    show_mean(axes["mean"], example, shown, colour)
+    show_entropy(axes["entropy"], example)
+    figure.suptitle(title)
+    return figure
+
+
+def draw(network, paper_dir, folder):
+    run = load(network)
+    if run is None:
+        return []
+    title = f"{network.title()}: {run.row}, {len(MOSAIC)} of {run.samples} passes"
+    return [*save(diagram(run, title), folder / "framework"), write_csv(numbers(run), folder / "framework.csv")]

@@ -1,0 +1,110 @@
+"""Is it as often right as it says? Reliability diagrams, and accuracy once the most uncertain images are rejected.
+
+Neither is in the paper, which gives ECE as one number and entropy as a picture.
+"""
+
+import pandas as pd
+
+from rbue.report.figures.frames import methods_of, seeds_text
+from rbue.report.figures.style import COLOURS, canvas, framed, legend_below, lines_of, save, styled, write_csv
+
+
+# --- load, frame ------------------------------------------------------------------------------------------------------
+
+
+def load(network, key):
+    """One row a (run, entry of the result's columns under `key`)."""
+    parts = [
+        pd.DataFrame(columns, dtype=float).assign(row=run.row, method=run.method, seed=run.seed)
+        for run in network.clean.itertuples()
+        if (columns := run.result.get(key))
+    ]
+    return pd.concat(parts).reset_index(names="bin") if parts else pd.DataFrame()
+
+
+def bins(frame):
+    """Seeds pooled bin by bin, each weighing as many images as it has there; empty bins are left out."""
+    frame = frame[frame["count"] > 0]
+    sums = frame.assign(confidence=frame.confidence * frame["count"], accuracy=frame.accuracy * frame["count"])
+    groups = sums.groupby(["row", "method", "bin"], sort=False)
+    pooled = groups[["count", "confidence", "accuracy"]].sum()
+    pooled[["confidence", "accuracy"]] = pooled[["confidence", "accuracy"]].div(pooled["count"], axis=0)
+    return pooled.assign(n=groups.size()).reset_index()
+
+
+def calibration_error(curve):
+    share = curve["count"] / curve["count"].sum()
+    return float((share * (curve.accuracy - curve.confidence).abs()).sum())
+
+
+def rejection(frame):
+    """Mean and std over seeds of the kept images' accuracy, in percent."""
+    frame = frame.assign(rejected=100 * frame.rejected, accuracy=100 * frame.accuracy)
+    groups = frame.groupby(["row", "method", "rejected"], sort=False).accuracy
+    return groups.mean().to_frame().assign(accuracy_std=groups.std(), n=groups.size()).reset_index()
+
+
+# --- draw -------------------------------------------------------------------------------------------------------------
+
+
+def diagram(axis, curve, row):
+    """A line from every bin to the diagonal is its gap; the dot's area is the share of images in it."""
+    colour, share = COLOURS[curve.method.iloc[0]], curve["count"] / curve["count"].sum()
+    axis.plot([0, 1], [0, 1], color="#777777", linewidth=0.8)
+    axis.vlines(curve.confidence, curve.confidence, curve.accuracy, color=colour, linewidth=1.1, alpha=0.6)
+    axis.scatter(curve.confidence, curve.accuracy, s=5 + 90 * share, color=colour, edgecolor="white", linewidth=0.4)
+    axis.set_title(row, fontsize=8)
+    text = f"ECE {calibration_error(curve):.3f}"
+    axis.text(0.97, 0.06, text, transform=axis.transAxes, ha="right", fontsize=7.5)
+    axis.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1), aspect="equal")
+
+
+@styled
+def diagrams(numbers, title):
+    rows = list(dict.fromkeys(numbers.row))
+    columns = min(5, len(rows))
+    lines = -(-len(rows) // columns)
+    figure, axes = canvas(1.4 * columns, 1.6 * lines + 0.75, nrows=lines, ncols=columns, squeeze=False, sharey=True)
+    for axis, row in zip(axes.flat, rows, strict=False):
+        diagram(axis, numbers[numbers.row == row], row)
+    for axis in list(axes.flat)[len(rows) :]:
+        axis.set_axis_off()
+    figure.suptitle(title)
+    figure.supxlabel("Confidence", fontsize=9)
+    figure.supylabel("Share correct", fontsize=9)
+    return figure
+
+
+@styled
+def curves(numbers, title):
+    figure, axis = canvas(5.4, 4.2)
+    inside = numbers.row.map(framed(numbers.groupby("row").accuracy.first(), "accuracy"))
+    for row, look in lines_of(methods_of(numbers)).items():
+        curve = numbers[(numbers.row == row) & inside]
+        axis.plot(curve.rejected, curve.accuracy, label=row, markevery=2, **look)
+        low, high = (curve.accuracy + sign * curve.accuracy_std.fillna(0) for sign in (-1, 1))
+        axis.fill_between(curve.rejected, low, high, color=look["color"], alpha=0.15, linewidth=0)
+    beyond = numbers[~inside].groupby("row", sort=False).accuracy.agg(["first", "last"]).itertuples()
+    named = "".join(f"\nbeyond the frame: {row}, {first:.1f} → {last:.1f} %" for row, first, last in beyond)
+    axis.set(xlabel="Images rejected, the most uncertain first (%)", ylabel="Accuracy of the kept (%)")
+    axis.set_title(title + named)
+    legend_below(figure, *axis.get_legend_handles_labels(), 3)
+    return figure
+
+
+def draw_reliability(network, paper_dir, folder):
+    frame = load(network, "reliability")
+    if frame.empty:
+        return []
+    numbers = bins(frame)
+    title = f"{network.title()}, {seeds_text(frame.groupby('row').seed.nunique())}; a dot's area: share of images"
+    return [*save(diagrams(numbers, title), folder / "reliability"), write_csv(numbers, folder / "reliability.csv")]
+
+
+def draw_rejection(network, paper_dir, folder):
+    frame = load(network, "rejection")
+    if frame.empty:
+        return []
+    numbers = rejection(frame)
+    title = f"{network.title()}, {seeds_text(numbers.n)}"
+    return [*save(curves(numbers, title), folder / "rejection"), write_csv(numbers, folder / "rejection.csv")]

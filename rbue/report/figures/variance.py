@@ -1,0 +1,185 @@
+"""Section 3.4, the variance of a DropReLU layer: exact, as the paper has it, and drawn; over q, and layer by layer.
+
+The output is Σ (1−Q)·x + Q·ReLU(x). The paper adds the variances of the two terms; they share one Q, so twice their
+covariance belongs to the sum, and it takes the positive inputs out again: Var = q(1−q)·Σ_{x<0} x².
+"""
+
+import numpy as np
+import pandas as pd
+
+from rbue.report.claims import algebra
+from rbue.report.figures.frames import picked, seeds_text
+from rbue.report.figures.style import COLOURS, canvas, legend_below, save, styled, write_csv, write_text
+from rbue.report.grid import Grid
+from rbue.report.text import MISSING, count, decimals, shown
+
+Q = np.round(np.arange(0.05, 1, 0.05), 2)
+PAPERS_Q = (0.8, 0.85, 0.9, 0.95)
+LINES = {  # column → (legend, keywords for plot)
+    "paper": ("the paper's formula", {"color": "black", "linestyle": "--"}),
+    "dropout": ("dropout at p = 1 − q", {"color": COLOURS["mc_dropout"], "linestyle": "-."}),
+    "closed": ("exact", {"color": COLOURS["dropreLU"], "linestyle": "-"}),
+}
+DRAWN = {"color": COLOURS["dropreLU"], "linestyle": "none", "marker": "o", "markersize": 4.5, "markerfacecolor": "white"}
+
+
+# --- over q -----------------------------------------------------------------------------------------------------------
+
+
+def over_q():
+    """One row a q: the same inputs, standard normal, through DropReLU and through dropout at p = 1 − q."""
+    x, rows = algebra.inputs(), []
+    for q in Q:
+        drawn = algebra.simulate(x, q, algebra.dropreLU)
+        both = {"closed": algebra.exact(x, q), "paper": algebra.printed(x, q), "dropout": q * (1 - q) * (x**2).sum()}
+        rows.append({"q": q, **both, "monte_carlo": drawn.variance, "monte_carlo_se": drawn.se})
+    return pd.DataFrame(rows)
+
+
+def terms(q):
+    """The parts of the variance at one q: what the paper adds, what it forgets, what is left."""
+    x = algebra.inputs()
+    positive, every = (q * (1 - q) * np.square(v).sum() for v in (np.maximum(x, 0), x))
+    return {"Var of\n(1−Q)·x": every, "Var of\nQ·ReLU(x)": positive, "2·Cov,\nforgotten": -2 * positive}
+
+
+def curve_panel(axis, frame):
+    for column, (label, look) in LINES.items():
+        axis.plot(frame.q, frame[column], label=label, **look)
+    axis.errorbar(frame.q, frame.monte_carlo, 3 * frame.monte_carlo_se, label="drawn, ± 3 se", elinewidth=0.8, **DRAWN)
+    axis.set(xlabel="q", ylabel="Variance of the layer's sum", ylim=(0, None), title="The same inputs at every q")
+
+
+def sum_panel(axis, q):
+    """A waterfall: two bars up as in the paper, one down, and where that ends."""
+    parts = terms(q)
+    ends = np.cumsum([0, *parts.values()])
+    colours = ["#BBBBBB", "#BBBBBB", COLOURS["dropreLU"]]
+    axis.bar(range(3), parts.values(), bottom=ends[:3], color=colours, width=0.6)
+    axis.bar([3], ends[-1:], color=COLOURS["dropreLU"], width=0.6)
+    axis.hlines(ends[1:4], [0.3, 1.3, 2.3], [0.7, 1.7, 2.7], color="black", linewidth=0.8)
+    axis.annotate("the paper\nstops here", (1.3, ends[2]), (2.1, ends[2]), fontsize=8, va="center", arrowprops=ARROW)
+    axis.set_xticks(range(4), [*parts, "exact:\nq(1−q)·Σ x²\nover x < 0"], fontsize=7.5)
+    axis.set(title=f"Where the proof goes wrong, q = {q:g}", ylim=(0, 1.08 * ends.max()))
+    axis.grid(axis="x", visible=False)
+
+
+ARROW = {"arrowstyle": "-", "color": "black", "linewidth": 0.8}
+
+
+@styled
+def over_q_figure(frame):
+    figure, (left, right) = canvas(7, 3.5, ncols=2)
+    curve_panel(left, frame)
+    sum_panel(right, 0.8)
+    figure.suptitle(f"Variance of a DropReLU layer, {algebra.INPUTS} standard normal inputs")
+    legend_below(figure, *left.get_legend_handles_labels(), 4)
+    return figure
+
+
+def over_q_grid(frame):
+    two = decimals(2)
+    rows = [
+        [f"{row.q:g}", two(row.closed), f"{row.monte_carlo:.2f} ± {row.monte_carlo_se:.2f}", two(row.paper)]
+        + [f"{row.paper / row.closed:.2f}×", two(row.dropout), f"{row.closed / row.dropout:.2f}×"]
+        for row in frame[frame.q.isin(PAPERS_Q)].itertuples()
+    ]
+    header = ["q", "Exact", "Drawn", "The paper's formula", "Paper / exact", "Dropout, p = 1 − q", "Exact / dropout"]
+    notes = [
+        f"{algebra.INPUTS} inputs from N(0, 1), {algebra.DRAWS:,} draws; dropout on the same inputs, not scaled, as the "
+        "paper has it. At q = 1 − p, where the paper proves DropReLU to vary more than dropout, it varies less."
+    ]
+    return Grid("Variance of a DropReLU layer over q", [header, *rows], notes)
+
+
+def draw_over_q(out):
+    """Needs no run: <out>/variance."""
+    frame = over_q()
+    paths = save(over_q_figure(frame), out / "variance")
+    return [*paths, write_csv(frame, out / "variance.csv"), write_text(over_q_grid(frame).markdown(), out / "variance.md")]
+
+
+# --- layer by layer ---------------------------------------------------------------------------------------------------
+
+
+def load(network):
+    """One row a (run, layer) of every trained DropReLU network."""
+    frame = picked(network, lambda result: {"layers": result.get("variance")} if result.get("variance") else None)
+    parts = [pd.DataFrame(run.layers).assign(row=run.row, seed=run.seed) for run in frame.itertuples()]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def layers(frame):
+    """Mean over seeds, with n."""
+    groups = frame.groupby(["row", "site", "name"], sort=False)
+    values = ["closed", "paper", "monte_carlo", "dropout", "elements"]
+    return groups[values].mean().assign(n=groups.size()).reset_index()
+
+
+def layer_panel(axis, numbers, row):
+    at = numbers.site + 1
+    for column, (label, look) in LINES.items():
+        axis.plot(at, numbers[column], label=label, **look)
+    axis.plot(at, numbers.monte_carlo, label="drawn", **DRAWN)
+    axis.set(yscale="log", title=row)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+
+
+@styled
+def layers_figure(numbers, title):
+    rows = list(dict.fromkeys(numbers.row))
+    columns = min(2, len(rows))
+    lines = -(-len(rows) // columns)
+    figure, axes = canvas(3.5 * columns, 2.1 * lines + 1, nrows=lines, ncols=columns, squeeze=False, sharex=True)
+    for axis, row in zip(axes.flat, rows, strict=False):
+        layer_panel(axis, numbers[numbers.row == row], row)
+    for axis in list(axes.flat)[len(rows) :]:
+        axis.set_axis_off()
+    figure.suptitle(title)
+    figure.supxlabel("Layer, in the order of execution", fontsize=9)
+    figure.supylabel("Variance of the layer's sum", fontsize=9)
+    legend_below(figure, *axes.flat[0].get_legend_handles_labels(), 4)
+    return figure
+
+
+def ratio(value, base):
+    """`2.89×`; a layer whose inputs are never negative has none."""
+    return f"{value / base:.2f}×" if base else MISSING
+
+
+@shown
+def size(value):
+    """Three digits: layers differ by orders of magnitude."""
+    return f"{value:.3g}"
+
+
+def layers_grid(network, numbers):
+    """Every layer of the paper's own comparison, q = 0.8 and p = 0.2, or of the lowest q there is."""
+    row = "MC-DropReLU(0.8)" if "MC-DropReLU(0.8)" in set(numbers.row) else numbers.row.iloc[0]
+    header = ["Layer", "Elements", "Exact", "Drawn", "The paper's formula", "Paper / exact", "Dropout", "Exact / dropout"]
+    rows = [
+        [f"{layer.site + 1} {layer.name}", count(layer.elements), size(layer.closed), size(layer.monte_carlo)]
+        + [size(layer.paper), ratio(layer.paper, layer.closed)]
+        + [size(layer.dropout), ratio(layer.closed, layer.dropout)]
+        for layer in numbers[numbers.row == row].itertuples(index=False)
+    ]
+    notes = ["Mean over test images; dropout at p = 1 − q on the same layer's rectified activations, not scaled."]
+    return Grid(f"Variance layer by layer: {network.title()}, {row}", [header, *rows], notes)
+
+
+def grids(network, paper_dir):
+    frame = load(network)
+    return [] if frame.empty else [layers_grid(network, layers(frame))]
+
+
+def draw(network, paper_dir, folder):
+    frame = load(network)
+    if frame.empty:
+        return []
+    numbers = layers(frame)
+    title = f"{network.title()}, {seeds_text(numbers.n)}"
+    return [
+        *save(layers_figure(numbers, title), folder / "variance"),
+        write_csv(numbers, folder / "variance.csv"),
+        write_text(layers_grid(network, numbers).markdown(), folder / "variance.md"),
+    ]

@@ -1,0 +1,50 @@
+"""Draw the random rectifiers of Section 3.2 from the layers themselves. Needs torch.
+
+python scripts/activations.py                                  # results/figures/activations, activations-network
+python scripts/activations.py --q 0.5 --out outputs/figures    # another q
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
+
+import pandas as pd
+import torch
+from torch import nn
+
+from rbue.layers import DropReLU, RReLU
+from rbue.report.figures.activations import UNITS, draw
+
+DRAWS = UNITS[1] + UNITS[2]  # a unit of the drawn network each
+
+
+def points(name, layer):
+    """A layer's output along x, one line a draw: a unit keeps its draw over x, so each x is asked in the same place."""
+    lines = []
+    for x in torch.linspace(-2, 2, 41).tolist():
+        torch.manual_seed(2)  # of eight draws at q = 0.8 two are the identity
+        y = layer(torch.full((1, DRAWS), x)).flatten()
+        lines += [{"layer": name, "draw": k, "x": round(x, 6), "y": value} for k, value in enumerate(y.tolist())]
+    return lines
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--q", type=float, default=0.8, help="DropReLU's q (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default="results/figures", help="where they go (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    args = arguments(argv)
+    layers = {"ReLU": nn.ReLU(), "DropReLU": DropReLU(args.q), "RReLU": RReLU()}
+    frame = pd.DataFrame([point for name, layer in layers.items() for point in points(name, layer)])
+    knobs = {"q": args.q, "l": layers["RReLU"].l, "u": layers["RReLU"].u}
+    for path in draw(frame, knobs, Path(args.out))[:4:2]:
+        print(f"{path.with_suffix('')}.{{pdf,png}}")
+
+
+if __name__ == "__main__":
+    main()
