@@ -9,8 +9,12 @@ Below <out>/<protocol>/<dataset>/<arch>, each as .pdf for print and .png for pag
   corruptions-<source>-ece  median ECE by severity; -averages.md has mean errors and mCE
   diversity-jsd, -dis       4 x 4 matrices between samples; diversity.md has mean and max beside the paper's
   behaviours                accuracy against ECE, colour = q
-  samples                   accuracy, ECE, NLL against the number of samples
-scripts/corruption_sheet.py shows the corrupted images themselves; it needs torch.
+  framework                 a real test image, its sample predictions, their mean and entropy
+  variance                  every layer's variance: exact, drawn, the paper's formula, dropout's; <out>/variance: over q
+  samples                   accuracy, ECE, NLL against test cost, in passes and in milliseconds
+  reliability, rejection    accuracy against confidence, and against the share of images put aside
+  twins, temperature, ood   tables: one pass without noise; temperature scaling; telling foreign images
+scripts/activations.py draws the layers, scripts/corruption_sheet.py the corrupted images; both need torch.
 """
 
 import argparse
@@ -19,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.report.figures import draw, left_out, makes, networks
+from rbue.report.figures import draw, draw_general, left_out, makes, networks
 from rbue.results import collect
 
 
@@ -51,6 +55,7 @@ def main(argv=None):
     found = [n for n in networks(results) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
     if not found:
         print(f"{args.results} holds no such results yet, so no figures: 'make demo' or 'python train.py' makes some")
+    print(f"{args.out}: {stems(draw_general(args.out))}")
     for network in found:
         report(network, draw(network, args.paper, args.out), args.out)
     if names := left_out(results):

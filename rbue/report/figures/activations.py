@@ -6,9 +6,9 @@ The points come from the layers themselves, which need torch: `scripts/activatio
 from rbue.report.figures.style import COLOURS, canvas, save, styled, write_csv
 
 LOOKS = {"ReLU": ("#000000", "(a) ReLU"), "DropReLU": (COLOURS["dropreLU"], "(b) DropReLU, q = {q:g}")}
-LOOKS["RReLU"] = (COLOURS["rrelu"], "(c) RReLU, slope from U({l:.3g}, {u:.3g})")
+LOOKS["RReLU"] = (COLOURS["rrelu"], "(c) RReLU, slope in [{l:.3g}, {u:.3g}]")
 UNITS = (3, 4, 4, 2)  # of the drawn network: inputs, two random layers, outputs
-GLYPH = 0.28  # half the width of a unit
+GLYPH = 0.23  # half the width of a unit
 
 
 def curve_panel(axis, points, colour, title):

@@ -53,7 +53,7 @@ def numbers(run):
 
 def arrow(figure, left, right):
     """From the middle of one panel's right edge to the middle of another's left."""
-    ends = {"xyA": (1.02, 0.5), "coordsA": left.transAxes, "xyB": (-0.06, 0.5), "coordsB": right.transAxes}
+    ends = {"xyA": (1.02, 0.5), "coordsA": left.transAxes, "xyB": (-0.07, 0.5), "coordsB": right.transAxes}
     patch = ConnectionPatch(**ends, arrowstyle="-|>", color="#777777", linewidth=0.9, mutation_scale=9)
     patch.set_in_layout(False)
     figure.add_artist(patch)
@@ -96,13 +96,16 @@ def diagram(run, title):
     passes = [axes[name] for _, name, _, _ in MOSAIC[: len(example["samples"])]]
     for k, (axis, probabilities) in enumerate(zip(passes, example["samples"], strict=False)):
         bars(axis, probabilities, shown, colour)
-        axis.set_ylabel(f"pass {k + 1}", rotation=0, ha="right", va="center", fontsize=8)
+        axis.set_yticks([])
+        axis.set_title(f"pass {k + 1}", fontsize=8, loc="right", pad=1)
         arrow(figure, axes["image"], axis)
         arrow(figure, axis, axes["mean"])
     for _, name, _, _ in MOSAIC[len(passes) :]:
         axes[name].set_axis_off()
     show_mean(axes["mean"], example, shown, colour)
     show_entropy(axes["entropy"], example)
+    arrow(figure, axes["mean"], axes["entropy"])
+    figure.get_layout_engine().set(wspace=0.1)  # room for the arrows
     figure.suptitle(title)
     return figure
 

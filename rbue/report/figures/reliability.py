@@ -51,7 +51,8 @@ def diagram(axis, curve, row):
     """A line from every bin to the diagonal is its gap; the dot's area is the share of images in it."""
     colour, share = COLOURS[curve.method.iloc[0]], curve["count"] / curve["count"].sum()
     axis.plot([0, 1], [0, 1], color="#777777", linewidth=0.8)
-    axis.vlines(curve.confidence, curve.confidence, curve.accuracy, color=colour, linewidth=1.1, alpha=0.6)
+    faint = [(colour, min(1, 0.15 + 20 * s)) for s in share]  # a bin of few images says little
+    axis.vlines(curve.confidence, curve.confidence, curve.accuracy, color=faint, linewidth=1.1)
     axis.scatter(curve.confidence, curve.accuracy, s=5 + 90 * share, color=colour, edgecolor="white", linewidth=0.4)
     axis.set_title(row, fontsize=8)
     text = f"ECE {calibration_error(curve):.3f}"

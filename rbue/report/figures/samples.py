@@ -6,6 +6,7 @@ Milliseconds are those of the whole evaluation shared equally by its passes, on 
 
 import pandas as pd
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator
 
 from rbue.report.figures.frames import methods_of, seeds_text
 from rbue.report.figures.style import METRICS, canvas, framed, legend_below, limits, lines_of, save, styled, write_csv
@@ -78,12 +79,11 @@ def panel(axis, numbers, cost, metric, looks):
 def panels_row(axes, numbers, cost, looks):
     for axis, (metric, name) in zip(axes, METRICS.items(), strict=True):
         beyond = panel(axis, numbers, cost, metric, looks)
-        axis.set_title(name)
+        axis.set_ylabel(name)
         axis.set_xlabel(COSTS[cost] + outside_text(beyond, metric), fontsize=8)
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axis.xaxis.set_major_formatter("{x:g}")
         axis.minorticks_off()
-        if cost == "samples":
-            counts = [k for k in (1, 3, 10, 30, 100) if k <= numbers.samples.max()]
-            axis.set_xticks(counts, map(str, counts))
 
 
 @styled

@@ -6,6 +6,7 @@ covariance belongs to the sum, and it takes the positive inputs out again: Var =
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from rbue.report.claims import algebra
 from rbue.report.figures.frames import picked, seeds_text
@@ -58,13 +59,11 @@ def sum_panel(axis, q):
     axis.bar(range(3), parts.values(), bottom=ends[:3], color=colours, width=0.6)
     axis.bar([3], ends[-1:], color=COLOURS["dropreLU"], width=0.6)
     axis.hlines(ends[1:4], [0.3, 1.3, 2.3], [0.7, 1.7, 2.7], color="black", linewidth=0.8)
-    axis.annotate("the paper\nstops here", (1.3, ends[2]), (2.1, ends[2]), fontsize=8, va="center", arrowprops=ARROW)
+    axis.text(0, ends[2], "the paper\nstops here", fontsize=8, ha="center", va="center")
+    axis.annotate("", (0.68, ends[2]), (0.4, ends[2]), arrowprops={"arrowstyle": "->", "linewidth": 0.8})
     axis.set_xticks(range(4), [*parts, "exact:\nq(1−q)·Σ x²\nover x < 0"], fontsize=7.5)
     axis.set(title=f"Where the proof goes wrong, q = {q:g}", ylim=(0, 1.08 * ends.max()))
     axis.grid(axis="x", visible=False)
-
-
-ARROW = {"arrowstyle": "-", "color": "black", "linewidth": 0.8}
 
 
 @styled
@@ -122,6 +121,9 @@ def layer_panel(axis, numbers, row):
         axis.plot(at, numbers[column], label=label, **look)
     axis.plot(at, numbers.monte_carlo, label="drawn", **DRAWN)
     axis.set(yscale="log", title=row)
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 3), numticks=6))
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter(NullFormatter())
     axis.xaxis.get_major_locator().set_params(integer=True)
 
 
@@ -136,7 +138,8 @@ def layers_figure(numbers, title):
     for axis in list(axes.flat)[len(rows) :]:
         axis.set_axis_off()
     figure.suptitle(title)
-    figure.supxlabel("Layer, in the order of execution", fontsize=9)
+    for axis in axes[-1]:
+        axis.set_xlabel("Layer, in the order of execution")
     figure.supylabel("Variance of the layer's sum", fontsize=9)
     legend_below(figure, *axes.flat[0].get_legend_handles_labels(), 4)
     return figure

@@ -1,0 +1,315 @@
+"""What the page says, section by section: each takes the whole suite and gives HTML, or nothing where it has none."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from rbue.report import cells, claims, position
+from rbue.report.benchmark import COLUMNS as SPEED
+from rbue.report.benchmark import cells as speed_cells
+from rbue.report.cells import Table, commit
+from rbue.report.figures import grids, networks, variance
+from rbue.report.figures.frames import row_of
+from rbue.report.page.html import bullets, details, element, grid, inline, paragraphs, picture, table
+from rbue.report.page.pictures import NETWORK, general
+from rbue.report.rows import ARCHS, DATASETS, LABELS
+from rbue.report.text import (
+    BESIDE_PAPER,
+    MISSING,
+    OURS_ALONE,
+    announced,
+    arch_name,
+    by_arch,
+    coverage,
+    dataset_name,
+    decimals,
+    duration,
+    notes,
+    over_seeds,
+    paper_text,
+    title,
+)
+from rbue.report.text import grid as text_grid
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Everything the page is built from, computed once."""
+
+    results: list
+    paper_dir: Path
+    figures_dir: Path
+    benchmarks_dir: Path
+    tables: list
+    positions: dict
+    ledger: list
+    networks: list
+
+    @classmethod
+    def of(cls, results, paper_dir, figures_dir, benchmarks_dir):
+        built = cells.build(results, paper_dir), position.build(results, paper_dir), claims.build(results, paper_dir)
+        return cls(results, Path(paper_dir), Path(figures_dir), Path(benchmarks_dir), *built, networks(results))
+
+    @property
+    def measured(self):
+        """The paper's cells that are measured under any protocol."""
+        frames = [t.cells[t.cells.n > 0] for t in self.tables if t.in_paper]
+        return len(pd.concat(frames)[["dataset", "arch", "row"]].drop_duplicates()) if frames else 0
+
+
+# --- the cards on top -------------------------------------------------------------------------------------------------
+
+
+def cards(suite):
+    computed = Counter(entry.paper.status for entry in suite.ledger if entry.paper.by != "reading")
+    hardware = sorted({result.get("environment", {}).get("hardware") or "unknown" for result in suite.results})
+    found = [
+        (f"{suite.measured} of 90", "cells of the paper's Tables 1–3 measured"),
+        (f"{computed['supported']} of {computed.total()}", "claims that the paper's own numbers support in full"),
+        (f"{computed['refuted']}", "claims that the paper's own numbers or algebra refute"),
+        (str(len(suite.results)), f"runs on {', '.join(hardware) or 'nothing yet'}"),
+    ]
+    items = [element("li", element("strong", inline(number)), element("span", inline(text))) for number, text in found]
+    return element("ul", *items, class_="cards")
+
+
+# --- coverage ---------------------------------------------------------------------------------------------------------
+
+
+def coverage_section(suite):
+    own = sorted({(t.dataset, arch) for t in suite.tables if not t.in_paper for arch in t.archs})
+    places = [(dataset, arch) for dataset in DATASETS for arch in ARCHS] + own
+    measured = pd.concat([t.cells[t.cells.n > 0] for t in suite.tables]) if suite.tables else pd.DataFrame()
+    found = {}
+    for cell in measured.itertuples():
+        found.setdefault((cell.dataset, cell.arch, cell.row), []).append(f"{cell.protocol} {cell.n}")
+    header = ["Method", *(f"{dataset_name(dataset)}: {arch_name(arch)}" for dataset, arch in places)]
+    rows = [[label, *(", ".join(found.get((*place, label), [MISSING])) for place in places)] for label in LABELS]
+    text = (
+        f"{suite.measured} of the paper's 90 cells are measured. A cell says under which protocol and with how many seeds; "
+        "a run counts only if all its settings are what the cell stands for."
+    )
+    return paragraphs([text]) + table([header, *rows], "What is measured: protocol and number of seeds")
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def switch(name, legend, choices):
+    """Radio buttons that style alone obeys: no script."""
+    buttons = [
+        f'<label><input type="radio" name="{name}" id="{name}-{value}"{" checked" if k == 0 else ""}> {text}</label>'
+        for k, (value, text) in enumerate(choices.items())
+    ]
+    return element("fieldset", element("legend", legend), *buttons)
+
+
+def arch_table(found: Table, arch, rows):
+    columns = BESIDE_PAPER if found.in_paper else OURS_ALONE
+    caption = f"{dataset_name(found.dataset)}, {arch_name(arch)}, protocol `{found.protocol}`"
+    return table(text_grid(rows, columns), caption)
+
+
+def measured_table(found):
+    parts = [arch_table(found, arch, rows) for arch, rows in by_arch(found) if rows.n.any()]
+    size = details("What the paper announces and does not print: parameters, memory, test time", announced_table(found))
+    return element("h3", inline(title(found))) + paragraphs([coverage(found) + "."]) + "".join(parts) + size + details(
+        "How to read it, and where it was measured", bullets(notes(found))
+    )  # fmt: skip
+
+
+def announced_table(found):
+    return table(announced(found), f"{dataset_name(found.dataset)}, protocol `{found.protocol}`")
+
+
+def paper_only(suite):
+    """The paper's numbers for networks of which nothing is measured, folded."""
+    printed = cells.paper_cells(suite.paper_dir)
+    done = {(t.dataset, arch) for t in suite.tables for arch, rows in by_arch(t) if rows.n.any()}
+    columns = [(f"paper_{m}", paper_text(m, text)) for m, text in PAPER_COLUMNS.items()]
+    parts = []
+    for (dataset, arch), rows in printed.groupby(["dataset", "arch"], sort=False):
+        if (dataset, arch) not in done:
+            named = rows.rename(columns={m: f"paper_{m}" for m in [*PAPER_COLUMNS, "bold"]})
+            body = text_grid(named, columns)[1:]
+            header = ["Method", "Accuracy, %", "ECE", "Training hours"]
+            parts.append(table([header, *body], f"{dataset_name(dataset)}, {arch_name(arch)}: the paper"))
+    return details(f"The paper's numbers for {len(parts)} networks not measured yet", *parts) if parts else ""
+
+
+PAPER_COLUMNS = {"accuracy": decimals(2), "ece": decimals(2), "train_hours": decimals(1)}
+
+
+def side_by_side(suite):
+    """Accuracy and ECE of one network under its protocols: what the weight decay and the epochs do."""
+    frames = [t.cells[t.cells.n > 0] for t in suite.tables]
+    every = pd.concat(frames) if frames else pd.DataFrame(columns=["dataset", "arch", "protocol"])
+    parts = []
+    for (dataset, arch), rows in every.groupby(["dataset", "arch"], sort=False):
+        protocols = list(dict.fromkeys(rows.protocol))
+        if len(protocols) > 1:
+            parts.append(protocols_table(rows, protocols, f"{dataset_name(dataset)}, {arch_name(arch)}: by protocol"))
+    return "".join(parts)
+
+
+def protocols_table(rows, protocols, caption):
+    header = ["Method"] + [f"{m}: {who}" for m in ("Accuracy, %", "ECE") for who in ("paper", *protocols)]
+    body = []
+    for label in [label for label in LABELS if label in set(rows.row)]:
+        of = {cell["protocol"]: cell for cell in rows[rows.row == label].to_dict("records")}
+        any_cell, line = next(iter(of.values())), [label]
+        for metric, digits in (("accuracy", decimals(2)), ("ece", decimals(3))):
+            line.append(decimals(2)(any_cell[f"paper_{metric}"]))
+            line += [over_seeds(of[p], metric, digits) if p in of else MISSING for p in protocols]
+        body.append(line)
+    return table([header, *body], caption)
+
+
+def position_tables(suite):
+    """Every protocol with a measured position; the paper's own rows alone where there is none."""
+    measured = {protocol: frame for protocol, frame in suite.positions.items() if frame.n.any()}
+    shown = measured or dict(list(suite.positions.items())[:1])
+    parts = [
+        table(position.grid(frame), f"Table 6 of the paper: position, protocol `{protocol}`")
+        for protocol, frame in shown.items()
+    ]
+    return "".join(parts) + bullets(position.NOTES, class_="note") if parts else ""
+
+
+def tables_section(suite):
+    choices = {"both": "paper and ours", "paper": "paper", "ours": "ours"}
+    measured = [measured_table(found) for found in suite.tables if found.measured]
+    where = position_tables(suite)
+    return "".join(
+        [
+            switch("view", "Columns", choices),
+            *(measured or [paragraphs(["Nothing is measured yet: `make demo` or `python train.py` makes some."])]),
+            side_by_side(suite),
+            element("h3", "Where the random rectifiers stand") + where if where else "",
+            paper_only(suite),
+        ]
+    )
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+def badge(who, status):
+    return element("span", inline(f"{who}: {status}"), class_=f"badge {status if status in STATUSES else 'reading'}")
+
+
+STATUSES = ("supported", "partly", "refuted", "undecided")
+
+
+def claim(entry):
+    """The sentence and its verdicts at once; what they rest on unfolds."""
+    ours = {f"ours, {protocol}": verdict for protocol, verdict in entry.ours.items()}
+    badges = badge("paper", entry.paper.status) + "".join(
+        badge(who, claims.text.short(verdict)) for who, verdict in ours.items()
+    )
+    evidence = {"On the paper's own numbers": entry.paper} | {f"On {who}": verdict for who, verdict in ours.items()}
+    terms = [
+        element("dt", inline(who)) + element("dd", inline(claims.text.verdict_text(verdict)))
+        for who, verdict in evidence.items()
+    ]
+    note = paragraphs([f"Note: {entry.claim['note']}"]) if "note" in entry.claim else ""
+    head = element("strong", entry.id) + element("span", f" Section {entry.claim['section']}", class_="where")
+    body = details("Evidence", element("dl", *terms), note)
+    return element("li", head, element("p", inline(entry.claim["claim"])), badges, body, class_=f"is-{entry.paper.status}")
+
+
+def claims_section(suite):
+    counted = [["Verdicts on", "Count"], *([what, count] for what, count in claims.text.counts(suite.ledger))]
+    filters = {"all": "all", **{status: status for status in STATUSES}}
+    intro = claims.text.INTRO.split("\n\n")
+    reading = bullets([" ".join(item.split()) for item in intro[1].removeprefix("- ").split("\n- ")])
+    return "".join(
+        [
+            paragraphs(["Each claim as a question to numbers, asked by the same code of the paper's tables and of our runs."]),
+            table(counted, "Verdicts").replace('class="scroll"', 'class="scroll wide"'),
+            details("How a verdict comes about", reading),
+            switch("verdict", "Verdict on the paper's own numbers", filters),
+            element("ul", *map(claim, suite.ledger), class_="claims"),
+        ]
+    )
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def method_section(suite):
+    """What needs no run: the layers, their variance, the corrupted images."""
+    files = sorted(suite.figures_dir.glob("*.png"), key=lambda path: (len(path.stem.split("-")), path.stem))
+    shown = [picture(path, *entry) for path in files if (entry := general(path.stem))]
+    return element("div", *shown, class_="figures") + grid(variance.over_q_grid(variance.over_q()))
+
+
+def network_figures(suite, network):
+    folder = network.folder(suite.figures_dir)
+    shown = [
+        picture(folder / f"{stem}.png", caption, f"{network.title()}. {alt}")
+        for stem, (caption, alt) in NETWORK.items()
+        if (folder / f"{stem}.png").exists()
+    ]
+    found = [grid(table) for table in grids(network, suite.paper_dir)]
+    return element("h3", inline(network.title())) + element("div", *shown, class_="figures") + "".join(found)
+
+
+def figures_section(suite):
+    return "".join(network_figures(suite, network) for network in suite.networks)
+
+
+def speed_section(suite):
+    parts = []
+    for path in sorted(suite.benchmarks_dir.glob("*.json")):
+        content = json.loads(path.read_text())
+        rows = [["Measure", *(name.capitalize() for name in SPEED[1:])], *map(list, map(speed_cells, content["rows"]))]
+        parts.append(table(rows, f"{content['hardware']}: measured side by side in one run"))
+        if path.with_suffix(".png").exists():
+            caption = f"**{content['hardware']}**: how many times as fast, on a logarithmic axis."
+            parts.append(picture(path.with_suffix(".png"), caption, "Horizontal bars of the table's speed-ups."))
+    return "".join(parts)
+
+
+# --- where each number comes from -------------------------------------------------------------------------------------
+
+
+def run_line(result):
+    config, environment, scores = result["config"], result.get("environment") or {}, result["metrics"]
+    row, differs = row_of(config)
+    differing = "" if row else f" ({', '.join(f'{key}={value}' for key, value in differs.items())})"
+    return [
+        f"{dataset_name(config['dataset'])}, {arch_name(config['arch'])}, {row or config['method'] + differing}",
+        config["protocol"],
+        str(config["seed"]),
+        decimals(2)(100 * scores["accuracy"]),
+        decimals(4)(scores["ece"]),
+        duration(result["seconds"]["train"]),
+        *(str(environment.get(key) or MISSING) for key in ("hardware", "precision", "torch")),
+        commit(environment),
+        (result.get("finished") or MISSING)[:10],
+    ]
+
+
+RUN = ["Run", "Protocol", "Seed", "Accuracy, %", "ECE", "Training", "Hardware", "Precision", "torch", "Commit", "Finished"]
+
+
+def origin_section(suite):
+    """One line a run: which hardware, which commit, when."""
+    if not suite.results:
+        return ""
+    return table([RUN, *map(run_line, suite.results)], f"All {len(suite.results)} runs this page is built from")
+
+
+SECTIONS = {  # anchor → (title, f(suite), HTML)
+    "coverage": ("Coverage", coverage_section),
+    "tables": ("The paper's tables, and ours", tables_section),
+    "claims": ("The paper's claims, judged", claims_section),
+    "method": ("The method, drawn", method_section),
+    "figures": ("Figures and analyses, network by network", figures_section),
+    "speed": ("Speed", speed_section),
+    "runs": ("Where each number comes from", origin_section),
+}

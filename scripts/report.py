@@ -1,0 +1,37 @@
+"""Put every table, figure and claim into one HTML file: no GPU, no torch, no network, seconds.
+
+python scripts/report.py                                                         # results/report.html (= make report)
+python scripts/report.py --results outputs/demo/runs --out outputs/demo/report.html
+
+Figures and benchmarks are taken from the folders of these names beside the page: run scripts/figures.py first.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
+
+from rbue.report.page import build
+from rbue.results import collect
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default="results/report.html", help="the page (default: %(default)s)")
+    parser.add_argument("--paper", default="results/paper", help="folder of numbers.json (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    args = arguments(argv)
+    out = Path(args.out)
+    page = build(collect(args.results), args.paper, out.parent / "figures", out.parent / "benchmarks")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page, encoding="utf-8", newline="\n")
+    print(f"{out}: {len(page) / 1e6:.1f} MB, open it in any browser: {out.resolve().as_uri()}")
+
+
+if __name__ == "__main__":
+    main()

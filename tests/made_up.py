@@ -1,0 +1,112 @@
+"""Results as train.py writes them, with made-up numbers, for the tests of tables, figures and the page."""
+
+import base64
+from dataclasses import replace
+from io import BytesIO
+from math import log
+
+import numpy as np
+from PIL import Image
+
+from rbue.report.rows import ROWS, canonical
+
+TYPES = ["fog", "snow", "contrast", "pixelate", "spatter"]
+DIGITS = ("digits", "demo", "small")
+
+
+def result(label, accuracy=0.95, ece=0.03, where=("cifar10", "fast", "resnet18"), **changes):
+    """A clean result with scores and costs alone, as the first version wrote it."""
+    dataset, protocol, arch = where
+    settings = dict(ROWS)[label]
+    run = replace(canonical(dataset, protocol, settings["method"]), arch=arch, **settings | changes)
+    return {
+        "format": 1,
+        "name": run.name,
+        "config": run.identity,
+        "metrics": {"accuracy": accuracy, "ece": ece, "nll": 0.2, "brier": 0.1, "entropy": 0.1},
+        "seconds": {"train": 200.0, "evaluate": 12.0},
+        "test_ms_per_image": 0.3,
+        "passes": {"single": 1, "deep_ensemble": 4}.get(run.method, 100),
+        "parameters": 11173962,
+        "environment": {"commit": "0123456789abcdef" * 2, "hardware": "NVIDIA H200", "torch": "2.11", "precision": "bf16"},
+        "finished": "2026-11-15T10:00:00+00:00",
+    }
+
+
+def corrupted(label, source="generated", types=TYPES, step=0.01, **more):
+    """Type k at severity s: accuracy falls by (k + 1) s steps, ECE rises by as many tenths of a percent."""
+    clean = result(label, **more)
+    dataset = clean["config"]["dataset"]
+    name, where = clean["name"].replace(dataset, f"{dataset}_c"), {"dataset": f"{dataset}_c", "corruptions": "auto"}
+    accuracy, ece = clean["metrics"]["accuracy"], clean["metrics"]["ece"]
+    levels = {
+        t: [
+            {"severity": s, "accuracy": accuracy - step * k * s, "ece": ece + 0.001 * k * s, "nll": 1.0}
+            for s in range(1, 6)
+        ]
+        for k, t in enumerate(types, 1)
+    }
+    shift = {"source": source, "types": levels, "skipped": {}}
+    return clean | {"name": f"{name}-{source}", "config": clean["config"] | where, "corruptions": shift}
+
+
+def sampled(label, *values, **more):
+    """by_samples with these accuracies at 1, 2, 3, … samples, and matrices whose pair (i, j) has JSD (i + j) / 1000."""
+    count = range(1, len(values) + 1)
+    columns = {"samples": [*count], "accuracy": values, "ece": [0.1 / k for k in count], "nll": [0.5 for k in count]}
+    jsd = [[0 if i == j else (i + j) / 1000 for j in range(1, 5)] for i in range(1, 5)]
+    matrices = {"jsd": jsd, "dis": [[10 * value for value in row] for row in jsd]}
+    return result(label, **more) | {"by_samples": columns, "diversity": matrices}
+
+
+def picture():
+    """A small image as base64, as the example of a result carries it."""
+    file = BytesIO()
+    Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def example():
+    samples = [[0.7 - 0.1 * k, 0.2 + 0.1 * k, 0.1] for k in range(5)]
+    mean = np.mean(samples, axis=0).tolist()
+    entropy = -sum(p * log(p) for p in mean)
+    return {
+        "index": 7,
+        "label": "cat",
+        "classes": ["cat", "dog", "frog"],
+        "png": picture(),
+        "samples": samples,
+        "mean": mean,
+        "entropy": entropy,
+    }
+
+
+def layer(site, q=0.8, negative=10.0, positive=5.0):
+    noise = q * (1 - q)
+    exact = {"closed": noise * negative, "paper": noise * (negative + 2 * positive), "dropout": noise * positive}
+    return {"site": site, "name": f"relu_{site}", **exact, "monte_carlo": noise * negative * 1.01, "elements": 64}
+
+
+def analysed(label, *values, **more):
+    """With every number of the analysis: one that reads as the paper's, one worse, one better."""
+    found = sampled(label, *(values or (0.94, 0.95)), **more)
+    random = found["config"]["method"] not in ("single", "deep_ensemble")
+    intervals = {f"{kind}_{m}": [0.001, 0.009] for kind in ("mean", "max") for m in ("jsd", "dis")}
+    twin = {"accuracy": 0.94, "ece": 0.05, "nll": 0.25, "brier": 0.1, "entropy": 0.1, "ms_per_image": 0.003}
+    return found | {
+        "diversity": found["diversity"] | {"intervals": intervals},
+        "reliability": {"count": [0, 20, 80], "confidence": [None, 0.5, 0.9], "accuracy": [None, 0.4, 0.95]},
+        "rejection": {"rejected": [0, 0.25, 0.5], "accuracy": [0.95, 0.97, 1.0]},
+        "temperature": {"temperature": 1.3, "ece": 0.01, "nll": 0.18},
+        "ood": {"dataset": "cifar100", "auroc": 0.91, "entropy": 0.8, "images": 10000},
+        "twin": twin if random else None,
+        "variance": [layer(0), layer(1, negative=40.0)] if found["config"]["method"] == "dropreLU" else None,
+        "example": example(),
+    }
+
+
+def whole_suite(where=DIGITS):
+    """Ten rows, the positions of one of them, and two methods under corruption."""
+    rows = [analysed(label, where=where) for label, _ in ROWS]
+    positions = [analysed("MC-DropReLU(0.8)", where=where, position=place) for place in ("last", "first")]
+    return [*rows, *positions, *(corrupted(label, where=where) for label in ("Single", "MC-RReLU"))]
