@@ -22,7 +22,14 @@ demo: setup ## Train and evaluate all ten rows on embedded digits, clean and cor
 	$(PY) scripts/rows.py dataset=digits $(DIGITS)
 	$(PY) scripts/corruptions.py digits --data-dir $(DEMO)/data --out $(DEMO)/data/digits_c
 	$(PY) scripts/rows.py dataset=digits_c $(DIGITS)
+	$(PY) train.py dataset=digits method=dropreLU q=0.8 position=last $(DIGITS)
+	$(PY) train.py dataset=digits method=dropreLU q=0.8 position=first $(DIGITS)
+	$(PY) scripts/tables.py --results $(DEMO)/runs --out $(DEMO)/tables
+	$(PY) scripts/activations.py --out $(DEMO)/figures
+	$(PY) scripts/corruption_sheet.py --dataset digits --data-dir $(DEMO)/data --out $(DEMO)/figures
 	$(PY) scripts/figures.py --results $(DEMO)/runs --out $(DEMO)/figures
+	$(PY) scripts/claims.py --results $(DEMO)/runs --out $(DEMO)/claims.md
+	$(PY) scripts/report.py --results $(DEMO)/runs --out $(DEMO)/report.html
 
 test: setup ## Check style and run the tests
 	$(VENV)/bin/ruff check .
@@ -32,7 +39,7 @@ test: setup ## Check style and run the tests
 data: setup ## Fetch and verify a dataset: make data DATASET=cifar10 | cifar100 | tinyimagenet
 	$(PY) scripts/prepare_data.py $(DATASET)
 
-tables: setup ## Rebuild the paper's Tables 1-3 from results/runs: Markdown, LaTeX and CSV under results/tables
+tables: setup ## Rebuild the paper's Tables 1-3 and 6 from results/runs: Markdown, LaTeX and CSV under results/tables
 	$(PY) scripts/tables.py --readme README.md
 
 claims: setup ## Judge the paper's 58 claims, on its own numbers and on ours: results/claims.md
@@ -40,6 +47,9 @@ claims: setup ## Judge the paper's 58 claims, on its own numbers and on ours: re
 
 figures: setup ## Draw every figure the results give: results/figures, PDF and PNG
 	$(PY) scripts/figures.py
+
+report: setup ## Put every table, figure and claim into one page: results/report.html, after make figures
+	$(PY) scripts/report.py
 
 corruptions: setup ## Write the 95 corrupted test sets and their sha256: make corruptions DATASET=cifar10
 	$(PY) scripts/corruptions.py $(DATASET) --out data/$(DATASET)_c
@@ -51,5 +61,5 @@ clean: ## Remove the environment and caches; results, weights and data stay
 	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test data tables claims figures corruptions benchmark clean
+.PHONY: help setup demo test data tables claims figures report corruptions benchmark clean
 .DEFAULT_GOAL := help

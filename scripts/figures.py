@@ -55,7 +55,8 @@ def main(argv=None):
     found = [n for n in networks(results) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
     if not found:
         print(f"{args.results} holds no such results yet, so no figures: 'make demo' or 'python train.py' makes some")
-    print(f"{args.out}: {stems(draw_general(args.out))}")
+    else:
+        print(f"{args.out}: {stems(draw_general(args.out))}")
     for network in found:
         report(network, draw(network, args.paper, args.out), args.out)
     if names := left_out(results):

@@ -42,7 +42,7 @@ def main(argv=None):
         if args.print and len(table.runs):
             print(f"\n{summary(table)}\n")
         print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {coverage(table)}")
-    for protocol, cells in position.build(results, args.paper).items() if not args.dataset else ():
+    for protocol, cells in position.build(results, args.paper).items():
         if args.protocol in (None, protocol):
             paths = position.write(protocol, cells, args.out)
             print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {(cells.n > 0).sum()} of {len(cells)} rows measured")

@@ -3,54 +3,31 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from made_up import TYPES, analysed, corrupted, layer, result, sampled
 
-from rbue.report.figures import behaviours, corruptions, diversity, draw, left_out, networks, samples
+from rbue.report.figures import (
+    behaviours,
+    beyond,
+    corruptions,
+    diversity,
+    draw,
+    framework,
+    left_out,
+    networks,
+    reliability,
+    samples,
+    variance,
+)
 from rbue.report.figures.style import COLOURS, framed
-from rbue.report.rows import ROWS, canonical
+from rbue.report.rows import ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "results" / "paper"
-TYPES = ["fog", "snow", "contrast", "pixelate", "spatter"]
 SIX = ["Single", "MC-Dropout(0.5)", "Deep Ensemble(4)", "SVI", "MC-RReLU", "MC-DropReLU(0.95)"]
-
-
-def result(label, accuracy=0.95, ece=0.03, where=("cifar10", "fast", "resnet18"), **changes):
-    """A clean result.json with made-up numbers."""
-    dataset, protocol, arch = where
-    settings = dict(ROWS)[label]
-    run = replace(canonical(dataset, protocol, settings["method"]), arch=arch, **settings | changes)
-    scores = {"accuracy": accuracy, "ece": ece, "nll": 0.2, "brier": 0.1, "entropy": 0.1}
-    return {"format": 1, "name": run.name, "config": run.identity, "metrics": scores}
-
-
-def corrupted(label, source="generated", types=TYPES, step=0.01, **more):
-    """Type k at severity s: accuracy falls by (k + 1) s steps, ECE rises by as many tenths of a percent."""
-    clean = result(label, **more)
-    name, where = clean["name"].replace("cifar10", "cifar10_c"), {"dataset": "cifar10_c", "corruptions": "auto"}
-    accuracy, ece = clean["metrics"]["accuracy"], clean["metrics"]["ece"]
-    levels = {
-        t: [
-            {"severity": s, "accuracy": accuracy - step * k * s, "ece": ece + 0.001 * k * s, "nll": 1.0}
-            for s in range(1, 6)
-        ]
-        for k, t in enumerate(types, 1)
-    }
-    shift = {"source": source, "types": levels, "skipped": {}}
-    return clean | {"name": f"{name}-{source}", "config": clean["config"] | where, "corruptions": shift}
-
-
-def sampled(label, *values, **more):
-    """by_samples with these accuracies at 1, 2, 3, … samples, and matrices whose pair (i, j) has JSD (i + j) / 1000."""
-    count = range(1, len(values) + 1)
-    columns = {"samples": [*count], "accuracy": values, "ece": [0.1 / k for k in count], "nll": [0.5 for k in count]}
-    jsd = [[0 if i == j else (i + j) / 1000 for j in range(1, 5)] for i in range(1, 5)]
-    matrices = {"jsd": jsd, "dis": [[10 * value for value in row] for row in jsd]}
-    return result(label, **more) | {"by_samples": columns, "diversity": matrices}
 
 
 def only(results):
@@ -191,6 +168,99 @@ def test_curves_have_only_the_counts_that_all_seeds_have():
     assert curves.loc["Single"].samples == 1
 
 
+def test_a_pass_costs_its_share_of_the_whole_evaluation():
+    network = only([sampled("SVI", 0.8, 0.9), result("Single"), sampled("Deep Ensemble(4)", 0.9, 0.91)])
+    ms = samples.curves(samples.load(network)).groupby("row").ms.apply(list)
+    assert ms["SVI"] == pytest.approx([0.003, 0.006])  # 0.3 ms for a hundred samples
+    assert ms["Single"] == pytest.approx([0.3]) and ms["Deep Ensemble(4)"] == pytest.approx([0.075, 0.15])
+
+
+def test_without_times_the_curves_are_drawn_against_passes_alone(tmp_path):
+    old = [entry | {"test_ms_per_image": None} for entry in (sampled("SVI", 0.8, 0.9), result("Single"))]
+    assert tmp_path / "samples.png" in samples.draw(only(old), PAPER, tmp_path)
+
+
+def test_a_bootstrap_interval_stands_behind_one_seed_and_the_spread_behind_several():
+    one = diversity.grid(only([analysed("SVI")]), PAPER).rows
+    svi = next(row for row in one if row[0] == "SVI")
+    assert svi[2] == "0.0050 [0.0010, 0.0090]"
+    two = diversity.grid(only([analysed("SVI", seed=seed) for seed in (0, 1)]), PAPER).rows
+    assert next(row for row in two if row[0] == "SVI")[2] == "0.0050 ± 0.0000"
+
+
+# --- the analysis -----------------------------------------------------------------------------------------------------
+
+
+def test_reliability_pools_seeds_by_their_images():
+    other = analysed("SVI", seed=1)
+    other["reliability"] = {"count": [0, 60, 40], "confidence": [None, 0.6, 0.8], "accuracy": [None, 0.8, 0.8]}
+    low, high = reliability.bins(reliability.load(only([analysed("SVI"), other]), "reliability")).itertuples()
+    assert (low.count, low.confidence, low.accuracy) == pytest.approx((80, (20 * 0.5 + 60 * 0.6) / 80, 0.7))
+    assert (high.bin, high.n) == (2, 2)
+
+
+def test_the_printed_ece_is_that_of_the_bins():
+    curve = reliability.bins(reliability.load(only([analysed("SVI")]), "reliability"))
+    assert reliability.calibration_error(curve) == pytest.approx(0.2 * 0.1 + 0.8 * 0.05)
+
+
+def test_a_rejection_curve_is_the_mean_over_seeds_in_percent():
+    other = analysed("SVI", seed=1) | {"rejection": {"rejected": [0, 0.25, 0.5], "accuracy": [0.93, 0.97, 1.0]}}
+    curve = reliability.rejection(reliability.load(only([analysed("SVI"), other]), "rejection"))
+    assert list(curve.rejected) == [0, 25, 50] and list(curve.accuracy) == pytest.approx([94, 97, 100])
+
+
+def cells_of(results, name, row):
+    header, *rows = beyond.grid(only(results), name).rows
+    return dict(zip(header, next(line for line in rows if line[0] == row), strict=True))
+
+
+def test_a_twin_stands_beside_its_samples_with_what_they_cost():
+    _, *rows = beyond.grid(only([analysed("Single"), analysed("SVI")]), "twins").rows
+    assert [row[0] for row in rows] == ["SVI"]  # Single is its own twin
+    assert rows[0][1:3] == ["95.00 (1)", "94.00 (1)"] and rows[0][-1] == "100×"
+
+
+def test_temperature_and_foreign_images_are_tables_of_all_that_have_them():
+    scaled = cells_of([analysed("SVI"), result("Single")], "temperature", "SVI")
+    assert (scaled["ECE: before"], scaled["Temperature"]) == ("0.030 (1)", "1.30 (1)")
+    foreign = cells_of([analysed("SVI")], "ood", "SVI")
+    assert (foreign["Foreign images"], foreign["AUROC"]) == ("CIFAR-100", "0.910 (1)")
+
+
+def test_over_q_the_draws_are_on_the_exact_curve_and_far_from_the_papers():
+    frame = variance.over_q()
+    assert ((frame.monte_carlo - frame.closed).abs() < 4 * frame.monte_carlo_se).all()
+    assert (frame.paper - frame.closed > 20 * frame.monte_carlo_se).all() and (frame.closed < frame.dropout).all()
+
+
+def test_the_three_terms_of_the_proof_add_up_to_the_exact_variance():
+    row = variance.over_q().set_index("q").loc[0.8]
+    first, second, third = variance.terms(0.8).values()
+    assert first + second == pytest.approx(row.paper) and first + second + third == pytest.approx(row.closed)
+
+
+def test_layers_say_how_far_the_papers_formula_is_off():
+    network = only([analysed("MC-DropReLU(0.8)"), analysed("MC-DropReLU(0.95)"), analysed("SVI")])
+    (grid,) = variance.grids(network, PAPER)
+    assert "MC-DropReLU(0.8)" in grid.title
+    assert grid.rows[1] == ["1 relu_0", "64", "1.6", "1.62", "3.2", "2.00×", "0.8", "2.00×"]
+
+
+def test_a_layer_without_negative_inputs_has_no_ratio():
+    quiet = analysed("MC-DropReLU(0.8)") | {"variance": [layer(0, negative=0.0)]}
+    assert variance.grids(only([quiet]), PAPER)[0].rows[1][5] == "–"
+
+
+def test_the_framework_shows_droprelu_and_the_likeliest_ten_classes():
+    run = framework.load(only([analysed("SVI"), analysed("MC-DropReLU(0.9)")]))
+    assert run.row == "MC-DropReLU(0.9)"
+    many = {"mean": [0.001 * k for k in range(100)]}
+    assert framework.likeliest(many) == list(range(90, 100))
+    bars = framework.numbers(run)
+    assert bars[bars["pass"] == "mean"].probability.sum() == pytest.approx(1) and len(bars) == 6 * 3
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -201,6 +271,15 @@ def test_every_figure_is_written_as_pdf_and_png_in_the_networks_folder(tmp_path)
     stems = {path.stem for path in paths if path.suffix == ".pdf"}
     assert stems == {path.stem for path in paths if path.suffix == ".png"} and len(stems) == 6
     assert all(path.stat().st_size for path in paths)
+
+
+def test_results_of_the_first_version_still_draw_what_they_have(tmp_path):
+    drawn = draw(only([result("Single"), sampled("SVI", 0.9, 0.91)]), PAPER, tmp_path)
+    assert [name for name, paths in drawn.items() if paths] == [
+        "diversity matrices",
+        "space of behaviours",
+        "metrics against samples",
+    ]
 
 
 def test_two_runs_write_the_same_bytes(tmp_path):

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
-from rbue.report import rows
+from rbue.report import position, rows
 from rbue.report.cells import bold_agreement, build, paper_cells
 from rbue.report.rows import LABELS, PROPOSED, ROWS, canonical, cell_identity, composed, place
 from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
@@ -129,10 +129,10 @@ def test_a_shortened_run_is_no_result_of_the_protocol():
 
 
 def test_runs_outside_the_rows_are_counted_and_named_with_what_differs():
-    runs = [result("Single", epochs=2), result("MC-DropReLU(0.9)", position="first"), result("MC-DropReLU(0.9)", q=0.7)]
+    runs = [result("Single", epochs=2), result("MC-DropReLU(0.9)", crop=2), result("MC-DropReLU(0.9)", q=0.7)]
     page = markdown(table(runs))
     assert "3 runs are not in this table" in page and "0 of 30 cells measured" in page
-    for run, why in zip(runs, ["(epochs=2)", "(position=first)", "(q=0.7)"], strict=True):
+    for run, why in zip(runs, ["(epochs=2)", "(crop=2)", "(q=0.7)"], strict=True):
         assert f"`{run['name']}` {why}" in page
     assert "epochs=2" in latex(table(runs)) and "epochs=2" in summary(table(runs))
 
@@ -311,12 +311,60 @@ def test_the_committed_tables_are_what_the_committed_results_give():
     tables = {(t.protocol, t.dataset): t for t in build(collect(ROOT / "results" / "runs"), PAPER)}
     if not committed.exists():
         pytest.skip("no tables committed yet")
+    positions = position.build(collect(ROOT / "results" / "runs"), PAPER)
+    known = {*tables, *((protocol, "position") for protocol in positions)}
     for path in sorted(committed.rglob("*.md")):
-        assert (path.parent.name, path.stem) in tables, f"{path.name} has no results any more: delete it"
+        assert (path.parent.name, path.stem) in known, f"{path.name} has no results any more: delete it"
+    for protocol, cells in positions.items():
+        for suffix, render in position.FORMS.items():
+            path = committed / protocol / f"position.{suffix}"
+            assert path.exists() and path.read_text() == render(protocol, cells), f"{path} is stale: run 'make tables'"
     for (protocol, dataset), built in tables.items():
         for suffix, render in (("md", markdown), ("tex", latex), ("csv", csv)):
             path = committed / protocol / f"{dataset}.{suffix}"
             assert path.exists() and path.read_text() == render(built), f"{path.name} is stale: run 'make tables'"
+
+
+# --- position ---------------------------------------------------------------------------------------------------------
+
+
+def positions(*runs):
+    """{position: cell} of the last network of the table, and its grid."""
+    (cells,) = position.build(runs, PAPER).values()
+    return {cell["position"]: cell for cell in cells.to_dict("records")[-3:]}, position.grid(cells)
+
+
+Q8, HERE = "MC-DropReLU(0.8)", {"where": ("digits", "demo", "small")}
+
+
+def test_the_papers_position_table_stands_first_and_ours_beneath_it():
+    everywhere, last = result(Q8, seconds=200, **HERE), result(Q8, seconds=150, ece=0.06, position="last", **HERE)
+    cells, grid = positions(everywhere, last)
+    assert [row[0] for row in grid[1:4]] == [f"TinyImageNet, DenseNet-121, {Q8}: {p} layer{s}" for p, s in PLACES]
+    assert [row[1] for row in grid[1:4]] == ["63"] * 3 and [row[3] for row in grid[1:4]] == ["0.04", "0.06", "0.06"]
+    assert cells["last"]["ours_time_ratio"] == 0.75 and cells["last"]["ours_ece"] == 0.06
+    assert cells["first"]["n"] == 0 and grid[-1][1:] == [MISSING] * 9
+
+
+PLACES = [("all", "s"), ("last", ""), ("first", "")]
+
+
+def test_a_network_measured_at_one_position_alone_is_not_compared():
+    _, grid = positions(result(Q8, **HERE), result("Single", **HERE))
+    assert len(grid) == 4
+
+
+def test_a_position_run_is_no_longer_listed_as_left_out_but_another_change_is():
+    runs = [result(Q8, position="last"), result(Q8, position="last", epochs=2)]
+    page = markdown(table(runs))
+    assert "1 run is not in this table" in page and "epochs=2, position=last" in page
+
+
+def test_the_position_tables_latex_is_balanced_ascii():
+    (cells,) = position.build([result(Q8, **HERE), result(Q8, position="last", **HERE)], PAPER).values()
+    text = position.latex("demo", cells)
+    assert text.isascii() and text.count("{") == text.count("}")
+    assert {line.count(" & ") for line in text.splitlines() if line.endswith(r"\\")} == {9}
 
 
 def test_the_readmes_table_is_the_built_one():

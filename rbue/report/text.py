@@ -131,7 +131,8 @@ def arch_name(arch):
 
 
 def dataset_name(dataset):
-    return DATASETS.get(dataset, dataset)
+    clean = dataset.removesuffix("_c")
+    return DATASETS.get(clean, clean) + ("-C" if clean != dataset else "")
 
 
 def announced(table):

@@ -3,6 +3,8 @@
 The points come from the layers themselves, which need torch: `scripts/activations.py` computes them, this draws them.
 """
 
+from itertools import pairwise
+
 from rbue.report.figures.style import COLOURS, canvas, save, styled, write_csv
 
 LOOKS = {"ReLU": ("#000000", "(a) ReLU"), "DropReLU": (COLOURS["dropreLU"], "(b) DropReLU, q = {q:g}")}
@@ -47,7 +49,7 @@ def unit(axis, x, y, slope, colour):
 
 def network_panel(axis, drawn, colour, title):
     columns, drawn = [places(count, k) for k, count in enumerate(UNITS)], iter(drawn)
-    for left, right in zip(columns, columns[1:], strict=False):
+    for left, right in pairwise(columns):
         for x, y in left:
             axis.plot([[x] * len(right), [p[0] for p in right]], [[y] * len(right), [p[1] for p in right]], **WIRE)
     for k, column in enumerate(columns):

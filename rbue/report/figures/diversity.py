@@ -72,10 +72,9 @@ def run_numbers(matrices):
 def intervals(frame):
     """low_ and high_ of every column, of the lowest seed of each row: an interval is about one network."""
     first = frame.sort_values("seed").drop_duplicates("row").set_index("row").matrices
-    found = {row: matrices.get("intervals") or {} for row, matrices in first.items()}
-    ends = {row: {c: of_row.get(c, (np.nan, np.nan)) for c in COLUMNS} for row, of_row in found.items()}
-    flat = {row: {f"{e}_{c}": pair[k] for c, pair in of.items() for k, e in enumerate(ENDS)} for row, of in ends.items()}
-    return pd.DataFrame.from_dict(flat, orient="index")
+    none = dict.fromkeys(COLUMNS, (np.nan, np.nan))
+    found = pd.DataFrame.from_dict({row: none | (m.get("intervals") or {}) for row, m in first.items()}, orient="index")
+    return pd.DataFrame({f"{end}_{c}": found[c].str[k] for c in COLUMNS for k, end in enumerate(ENDS)})
 
 
 def table(frame, paper):

@@ -1,4 +1,4 @@
-"""How uncertainty is read off (Section 3.3): one real test image, its sample predictions, their mean and its entropy."""
+"""How uncertainty is read off (Section 3.3): a real test image, its sample predictions, their mean and its entropy."""
 
 import base64
 from io import BytesIO

@@ -8,7 +8,6 @@ import pandas as pd
 from rbue.report.figures.frames import methods_of, seeds_text
 from rbue.report.figures.style import COLOURS, canvas, framed, legend_below, lines_of, save, styled, write_csv
 
-
 # --- load, frame ------------------------------------------------------------------------------------------------------
 
 

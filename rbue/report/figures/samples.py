@@ -1,4 +1,4 @@
-"""What a sample buys: accuracy, ECE and NLL against test cost, in passes and in milliseconds, Deep Ensemble beside them.
+"""What a sample buys: accuracy, ECE and NLL against test cost, in passes and in milliseconds, Deep Ensemble beside.
 
 The paper fixes 100 samples and never shows fewer. One sample is one pass through the network, as is one member.
 Milliseconds are those of the whole evaluation shared equally by its passes, on the hardware the result names.

@@ -71,7 +71,7 @@ def save(figure, path, photographs=False):
     with rc_context(STYLE):  # fonts are embedded at this moment
         for _ in range(2):  # the first layout resizes the axes and so their ticks, which the second measures
             figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # both files are laid out alike, in half the time
+        figure.set_layout_engine(None)  # both files are laid out alike, in half the time
         for file in paths:
             figure.savefig(file, dpi=200, metadata=TIMELESS[file.suffix[1:]])
     if not photographs:

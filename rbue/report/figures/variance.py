@@ -16,12 +16,18 @@ from rbue.report.text import MISSING, count, decimals, shown
 
 Q = np.round(np.arange(0.05, 1, 0.05), 2)
 PAPERS_Q = (0.8, 0.85, 0.9, 0.95)
+HEADER = ["Exact", "Drawn", "The paper's formula", "Paper / exact", "Dropout", "Exact / dropout"]
 LINES = {  # column → (legend, keywords for plot)
     "paper": ("the paper's formula", {"color": "black", "linestyle": "--"}),
     "dropout": ("dropout at p = 1 − q", {"color": COLOURS["mc_dropout"], "linestyle": "-."}),
     "closed": ("exact", {"color": COLOURS["dropreLU"], "linestyle": "-"}),
 }
-DRAWN = {"color": COLOURS["dropreLU"], "linestyle": "none", "marker": "o", "markersize": 4.5, "markerfacecolor": "white"}
+DRAWN = {"color": COLOURS["dropreLU"], "linestyle": "none", "marker": "o", "markersize": 4.5, "mfc": "white"}
+
+
+def ratio(value, base):
+    """`2.89×`; a layer whose inputs are never negative has none."""
+    return f"{value / base:.2f}×" if base else MISSING
 
 
 # --- over q -----------------------------------------------------------------------------------------------------------
@@ -79,14 +85,21 @@ def over_q_figure(frame):
 def over_q_grid(frame):
     two = decimals(2)
     rows = [
-        [f"{row.q:g}", two(row.closed), f"{row.monte_carlo:.2f} ± {row.monte_carlo_se:.2f}", two(row.paper)]
-        + [f"{row.paper / row.closed:.2f}×", two(row.dropout), f"{row.closed / row.dropout:.2f}×"]
+        [
+            f"{row.q:g}",
+            two(row.closed),
+            f"{row.monte_carlo:.2f} ± {row.monte_carlo_se:.2f}",
+            two(row.paper),
+            ratio(row.paper, row.closed),
+            two(row.dropout),
+            ratio(row.closed, row.dropout),
+        ]
         for row in frame[frame.q.isin(PAPERS_Q)].itertuples()
     ]
-    header = ["q", "Exact", "Drawn", "The paper's formula", "Paper / exact", "Dropout, p = 1 − q", "Exact / dropout"]
+    header = ["q", *HEADER[:4], "Dropout, p = 1 − q", HEADER[-1]]
     notes = [
-        f"{algebra.INPUTS} inputs from N(0, 1), {algebra.DRAWS:,} draws; dropout on the same inputs, not scaled, as the "
-        "paper has it. At q = 1 − p, where the paper proves DropReLU to vary more than dropout, it varies less."
+        f"{algebra.INPUTS} inputs from N(0, 1), {algebra.DRAWS:,} draws; dropout on the same inputs, not scaled, as "
+        "the paper has it. At q = 1 − p, where the paper proves DropReLU to vary more than dropout, it varies less."
     ]
     return Grid("Variance of a DropReLU layer over q", [header, *rows], notes)
 
@@ -94,8 +107,11 @@ def over_q_grid(frame):
 def draw_over_q(out):
     """Needs no run: <out>/variance."""
     frame = over_q()
-    paths = save(over_q_figure(frame), out / "variance")
-    return [*paths, write_csv(frame, out / "variance.csv"), write_text(over_q_grid(frame).markdown(), out / "variance.md")]
+    return [
+        *save(over_q_figure(frame), out / "variance"),
+        write_csv(frame, out / "variance.csv"),
+        write_text(over_q_grid(frame).markdown(), out / "variance.md"),
+    ]
 
 
 # --- layer by layer ---------------------------------------------------------------------------------------------------
@@ -145,11 +161,6 @@ def layers_figure(numbers, title):
     return figure
 
 
-def ratio(value, base):
-    """`2.89×`; a layer whose inputs are never negative has none."""
-    return f"{value / base:.2f}×" if base else MISSING
-
-
 @shown
 def size(value):
     """Three digits: layers differ by orders of magnitude."""
@@ -159,11 +170,16 @@ def size(value):
 def layers_grid(network, numbers):
     """Every layer of the paper's own comparison, q = 0.8 and p = 0.2, or of the lowest q there is."""
     row = "MC-DropReLU(0.8)" if "MC-DropReLU(0.8)" in set(numbers.row) else numbers.row.iloc[0]
-    header = ["Layer", "Elements", "Exact", "Drawn", "The paper's formula", "Paper / exact", "Dropout", "Exact / dropout"]
+    header = ["Layer", "Elements", *HEADER]
     rows = [
-        [f"{layer.site + 1} {layer.name}", count(layer.elements), size(layer.closed), size(layer.monte_carlo)]
-        + [size(layer.paper), ratio(layer.paper, layer.closed)]
-        + [size(layer.dropout), ratio(layer.closed, layer.dropout)]
+        [
+            f"{layer.site + 1} {layer.name}",
+            count(layer.elements),
+            *map(size, (layer.closed, layer.monte_carlo, layer.paper)),
+            ratio(layer.paper, layer.closed),
+            size(layer.dropout),
+            ratio(layer.closed, layer.dropout),
+        ]
         for layer in numbers[numbers.row == row].itertuples(index=False)
     ]
     notes = ["Mean over test images; dropout at p = 1 − q on the same layer's rectified activations, not scaled."]

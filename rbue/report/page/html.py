@@ -4,7 +4,6 @@ import base64
 import re
 import struct
 from html import escape
-from itertools import count
 from pathlib import Path
 
 from rbue.report.text import MISSING
@@ -61,14 +60,19 @@ def sort_value(text):
     return float(number[0]) if number else None
 
 
-def head_cell(group, name):
-    return element("th", inline(group), element("small", inline(name)) if name else "", scope="col", class_=KINDS.get(name))
+def classes(*names):
+    return " ".join(filter(None, names)) or None
 
 
-def body_cell(text, name):
-    value = sort_value(text)
-    classes = " ".join(filter(None, [KINDS.get(name), "missing" if text == MISSING else None])) or None
-    return element("td", inline(text), class_=classes, data_value=None if value is None else f"{value:g}")
+def head_cell(group, name, words):
+    small = element("small", inline(name)) if name else ""
+    return element("th", inline(group), small, scope="col", class_=classes(KINDS.get(name), words))
+
+
+def body_cell(text, name, words):
+    value, missing = sort_value(text), "missing" if text == MISSING else None
+    shown = None if value is None or words else f"{value:g}"
+    return element("td", inline(text), class_=classes(KINDS.get(name), missing, words), data_value=shown)
 
 
 def row_cell(text, place):
@@ -76,19 +80,25 @@ def row_cell(text, place):
     return element("th", inline(text), scope="row", data_value=place)
 
 
-def table(rows, caption):
-    """A table in a frame that scrolls by itself: the page never does sideways."""
+def of_words(body):
+    """Of each column, "words" where no cell starts with a number: it reads from the left."""
+    return [None if any(sort_value(t) is not None for t in column) else "words" for column in zip(*body, strict=True)]
+
+
+def table(rows, caption, wide=False):
+    """A table in a frame that scrolls by itself: the page never does sideways. A wide one breaks its lines instead."""
     header, *body = rows
-    names = columns(header)
-    place = count()
+    names, words = columns(header), of_words(body)
     lines = [
-        element("tr", row_cell(first, next(place)), *(body_cell(t, n) for t, (_, n) in zip(rest, names[1:], strict=True)))
-        for first, *rest in body
+        row_cell(line[0], place)
+        + "".join(body_cell(t, n, w) for t, (_, n), w in zip(line[1:], names[1:], words[1:], strict=True))
+        for place, line in enumerate(body)
     ]
-    inner = element("caption", inline(caption))
-    inner += element("thead", element("tr", *(head_cell(*column) for column in names)))
-    inner += element("tbody", *lines)
-    return element("div", element("table", inner), class_="scroll", tabindex="0", role="region", aria_label=plain(caption))
+    inner = element("caption", element("span", inline(caption)))
+    inner += element("thead", element("tr", *(head_cell(*c, w) for c, w in zip(names, words, strict=True))))
+    inner += element("tbody", *(element("tr", line) for line in lines))
+    frame = {"class_": classes("scroll", wide and "wide"), "tabindex": "0", "role": "region"}
+    return element("div", element("table", inner), **frame, aria_label=plain(caption))
 
 
 def plain(text):
@@ -114,7 +124,3 @@ def picture(path, caption, alt):
 
 def details(summary, *content):
     return element("details", element("summary", inline(summary)), *content)
-
-
-def section(name, title, *content):
-    return element("section", element("h2", escape(title), id=name), *content)

@@ -1,6 +1,6 @@
 """What each figure's file shows: the caption beneath it, and the words for whoever cannot see it."""
 
-GENERAL = {  # end of the file's name → (caption, what is to be seen)
+GENERAL = {  # the file's name, after a dataset's or alone → (caption, what is to be seen)
     "activations": (
         "**Three activations** (Section 3.2), drawn from the layers themselves: eight draws of each.",
         "ReLU is zero left of the origin; DropReLU is either that or the identity; RReLU has slopes between one eighth "
@@ -26,7 +26,7 @@ GENERAL = {  # end of the file's name → (caption, what is to be seen)
 }
 NETWORK = {
     "framework": (
-        "**How uncertainty is read off** (Section 3.3): one real test image, its sample predictions, their mean and its "
+        "**How uncertainty is read off** (Section 3.3): a real test image, its sample predictions, their mean and its "
         "entropy.",
         "A test image, arrows to bar charts of four stochastic passes, their mean, and a gauge of its entropy.",
     ),
@@ -77,8 +77,3 @@ NETWORK = {
         "A curve for each method that rises with the share of rejected images.",
     ),
 }
-
-
-def general(stem):
-    """The entry of a file such as activations or cifar10-shot_noise, or None."""
-    return next((entry for name, entry in GENERAL.items() if stem == name or stem.endswith(f"-{name}")), None)

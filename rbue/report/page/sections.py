@@ -14,7 +14,7 @@ from rbue.report.cells import Table, commit
 from rbue.report.figures import grids, networks, variance
 from rbue.report.figures.frames import row_of
 from rbue.report.page.html import bullets, details, element, grid, inline, paragraphs, picture, table
-from rbue.report.page.pictures import NETWORK, general
+from rbue.report.page.pictures import GENERAL, NETWORK
 from rbue.report.rows import ARCHS, DATASETS, LABELS
 from rbue.report.text import (
     BESIDE_PAPER,
@@ -79,6 +79,12 @@ def cards(suite):
 # --- coverage ---------------------------------------------------------------------------------------------------------
 
 
+def coverage_line(place, found):
+    of_place = [", ".join(found.get((*place, label), [MISSING])) for label in LABELS]
+    done = sum(text != MISSING for text in of_place)
+    return [f"{dataset_name(place[0])}, {arch_name(place[1])}", f"{done} of {len(LABELS)}", *of_place]
+
+
 def coverage_section(suite):
     own = sorted({(t.dataset, arch) for t in suite.tables if not t.in_paper for arch in t.archs})
     places = [(dataset, arch) for dataset in DATASETS for arch in ARCHS] + own
@@ -86,11 +92,11 @@ def coverage_section(suite):
     found = {}
     for cell in measured.itertuples():
         found.setdefault((cell.dataset, cell.arch, cell.row), []).append(f"{cell.protocol} {cell.n}")
-    header = ["Method", *(f"{dataset_name(dataset)}: {arch_name(arch)}" for dataset, arch in places)]
-    rows = [[label, *(", ".join(found.get((*place, label), [MISSING])) for place in places)] for label in LABELS]
+    header = ["Network", "Rows", *(label.rstrip(")").replace("(", ": ") for label in LABELS)]
+    rows = [coverage_line(place, found) for place in places]
     text = (
-        f"{suite.measured} of the paper's 90 cells are measured. A cell says under which protocol and with how many seeds; "
-        "a run counts only if all its settings are what the cell stands for."
+        f"{suite.measured} of the paper's 90 cells are measured. A cell says under which protocol and with how many "
+        "seeds; a run counts only if all its settings are what the cell stands for."
     )
     return paragraphs([text]) + table([header, *rows], "What is measured: protocol and number of seeds")
 
@@ -156,7 +162,8 @@ def side_by_side(suite):
 
 
 def protocols_table(rows, protocols, caption):
-    header = ["Method"] + [f"{m}: {who}" for m in ("Accuracy, %", "ECE") for who in ("paper", *protocols)]
+    whose = ["paper", *(f"protocol {protocol}" for protocol in protocols)]
+    header = ["Method", *(f"{metric}: {who}" for metric in ("Accuracy, %", "ECE") for who in whose)]
     body = []
     for label in [label for label in LABELS if label in set(rows.row)]:
         of = {cell["protocol"]: cell for cell in rows[rows.row == label].to_dict("records")}
@@ -198,10 +205,15 @@ def tables_section(suite):
 
 
 def badge(who, status):
-    return element("span", inline(f"{who}: {status}"), class_=f"badge {status if status in STATUSES else 'reading'}")
+    kind = status.split()[0]  # "refuted elsewhere"
+    return element("span", inline(f"{who}: {status}"), class_=f"badge {kind if kind in STATUSES else 'reading'}")
 
 
 STATUSES = ("supported", "partly", "refuted", "undecided")
+
+
+def where(section):
+    return f"Section {section}" if section[0].isdigit() else section.capitalize()
 
 
 def claim(entry):
@@ -216,9 +228,10 @@ def claim(entry):
         for who, verdict in evidence.items()
     ]
     note = paragraphs([f"Note: {entry.claim['note']}"]) if "note" in entry.claim else ""
-    head = element("strong", entry.id) + element("span", f" Section {entry.claim['section']}", class_="where")
+    head = element("strong", entry.id) + element("span", f" {where(entry.claim['section'])}", class_="where")
     body = details("Evidence", element("dl", *terms), note)
-    return element("li", head, element("p", inline(entry.claim["claim"])), badges, body, class_=f"is-{entry.paper.status}")
+    said = element("p", inline(entry.claim["claim"]))
+    return element("li", head, said, badges, body, class_=f"is-{entry.paper.status}")
 
 
 def claims_section(suite):
@@ -228,8 +241,8 @@ def claims_section(suite):
     reading = bullets([" ".join(item.split()) for item in intro[1].removeprefix("- ").split("\n- ")])
     return "".join(
         [
-            paragraphs(["Each claim as a question to numbers, asked by the same code of the paper's tables and of our runs."]),
-            table(counted, "Verdicts").replace('class="scroll"', 'class="scroll wide"'),
+            paragraphs(["Each claim as a question to numbers, the same to the paper's tables and to our runs."]),
+            table(counted, "Verdicts", wide=True),
             details("How a verdict comes about", reading),
             switch("verdict", "Verdict on the paper's own numbers", filters),
             element("ul", *map(claim, suite.ledger), class_="claims"),
@@ -242,8 +255,11 @@ def claims_section(suite):
 
 def method_section(suite):
     """What needs no run: the layers, their variance, the corrupted images."""
-    files = sorted(suite.figures_dir.glob("*.png"), key=lambda path: (len(path.stem.split("-")), path.stem))
-    shown = [picture(path, *entry) for path in files if (entry := general(path.stem))]
+    shown = [
+        picture(path, *words)
+        for name, words in GENERAL.items()
+        for path in sorted({*suite.figures_dir.glob(f"{name}.png"), *suite.figures_dir.glob(f"*-{name}.png")})
+    ]
     return element("div", *shown, class_="figures") + grid(variance.over_q_grid(variance.over_q()))
 
 
@@ -294,7 +310,8 @@ def run_line(result):
     ]
 
 
-RUN = ["Run", "Protocol", "Seed", "Accuracy, %", "ECE", "Training", "Hardware", "Precision", "torch", "Commit", "Finished"]
+RUN = ["Run", "Protocol", "Seed", "Accuracy, %", "ECE", "Training"]
+RUN += ["Hardware", "Precision", "torch", "Commit", "Finished"]
 
 
 def origin_section(suite):
