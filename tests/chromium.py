@@ -41,8 +41,13 @@ class Chromium:
         return self
 
     def __exit__(self, *error):
-        self.process.kill()
-        self.process.wait()
+        """Asked to leave, it takes its children along."""
+        os.write(self.out, json.dumps({"id": 0, "method": "Browser.close"}).encode() + b"\0")
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         os.close(self.out), os.close(self.back)
 
     def receive(self, until):

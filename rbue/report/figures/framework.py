@@ -14,7 +14,9 @@ from rbue.report.figures.style import COLOURS, canvas, save, styled, write_csv
 
 PASSES, CLASSES = 4, 10  # drawn
 ROW = "MC-DropReLU(0.8)"  # its samples differ the most
-MOSAIC = [["image", f"pass {k + 1}", "mean", "entropy"] for k in range(PASSES)]
+NAMES = [f"pass {k + 1}" for k in range(PASSES)]
+MOSAIC = [["image", ".", name, ".", "mean", ".", "entropy"] for name in NAMES]
+WIDTHS = (1.5, 0.25, 1.6, 0.25, 1.9, 0.15, 0.55)  # arrows stand between
 
 
 # --- load, frame ------------------------------------------------------------------------------------------------------
@@ -53,15 +55,17 @@ def numbers(run):
 
 def arrow(figure, left, right):
     """From the middle of one panel's right edge to the middle of another's left."""
-    ends = {"xyA": (1.02, 0.5), "coordsA": left.transAxes, "xyB": (-0.07, 0.5), "coordsB": right.transAxes}
+    ends = {"xyA": (1.02, 0.5), "coordsA": left.transAxes, "xyB": (-0.02, 0.5), "coordsB": right.transAxes}
     patch = ConnectionPatch(**ends, arrowstyle="-|>", color="#777777", linewidth=0.9, mutation_scale=9)
     patch.set_in_layout(False)
     figure.add_artist(patch)
 
 
-def bars(axis, probabilities, shown, colour):
+def bars(axis, probabilities, example, colour):
+    """All on one scale, up to the likeliest class of any pass."""
+    shown, most = likeliest(example), max(map(max, [*example["samples"], example["mean"]]))
     axis.bar(range(len(shown)), [probabilities[k] for k in shown], color=colour, width=0.75)
-    axis.set(ylim=(0, 1), yticks=(0, 1), xticks=[], xlim=(-0.6, len(shown) - 0.4))
+    axis.set(ylim=(0, 1.05 * most), xticks=[], yticks=[], xlim=(-0.6, len(shown) - 0.4))
     axis.grid(visible=False)
 
 
@@ -72,11 +76,12 @@ def show_image(axis, example):
     axis.grid(visible=False)
 
 
-def show_mean(axis, example, shown, colour):
-    bars(axis, example["mean"], shown, colour)
-    most = max(shown, key=lambda k: example["mean"][k])
-    axis.set_xticks(range(len(shown)), [example["classes"][k] for k in shown], rotation=90)
-    axis.set_title(f"Mean: {example['classes'][most]},\n{example['mean'][most]:.0%}")
+def show_mean(axis, example, colour):
+    bars(axis, example["mean"], example, colour)
+    names, most = example["classes"], int(np.argmax(example["mean"]))
+    rotation = 90 if max(map(len, names)) > 2 else 0
+    axis.set_xticks(range(len(likeliest(example))), [names[k] for k in likeliest(example)], rotation=rotation)
+    axis.set_title(f"Mean: {names[most]},\n{example['mean'][most]:.0%}")
 
 
 def show_entropy(axis, example):
@@ -90,22 +95,19 @@ def show_entropy(axis, example):
 
 @styled
 def diagram(run, title):
-    figure, axes = canvas(7, 3.4, MOSAIC, width_ratios=(1.5, 1.6, 1.9, 0.5))
-    example, colour, shown = run.example, COLOURS[run.method], likeliest(run.example)
+    figure, axes = canvas(7, 3.4, MOSAIC, width_ratios=WIDTHS)
+    example, colour = run.example, COLOURS[run.method]
     show_image(axes["image"], example)
-    passes = [axes[name] for _, name, _, _ in MOSAIC[: len(example["samples"])]]
-    for k, (axis, probabilities) in enumerate(zip(passes, example["samples"], strict=False)):
-        bars(axis, probabilities, shown, colour)
-        axis.set_yticks([])
-        axis.set_title(f"pass {k + 1}", fontsize=8, loc="right", pad=1)
-        arrow(figure, axes["image"], axis)
-        arrow(figure, axis, axes["mean"])
-    for _, name, _, _ in MOSAIC[len(passes) :]:
+    for name in NAMES[len(example["samples"]) :]:
         axes[name].set_axis_off()
-    show_mean(axes["mean"], example, shown, colour)
+    for name, probabilities in zip(NAMES, example["samples"], strict=False):
+        bars(axes[name], probabilities, example, colour)
+        axes[name].set_title(name, fontsize=8, loc="right", pad=1)
+        arrow(figure, axes["image"], axes[name])
+        arrow(figure, axes[name], axes["mean"])
+    show_mean(axes["mean"], example, colour)
     show_entropy(axes["entropy"], example)
     arrow(figure, axes["mean"], axes["entropy"])
-    figure.get_layout_engine().set(wspace=0.1)  # room for the arrows
     figure.suptitle(title)
     return figure
 

@@ -52,7 +52,8 @@ def diagram(axis, curve, row):
     axis.plot([0, 1], [0, 1], color="#777777", linewidth=0.8)
     faint = [(colour, min(1, 0.15 + 20 * s)) for s in share]  # a bin of few images says little
     axis.vlines(curve.confidence, curve.confidence, curve.accuracy, color=faint, linewidth=1.1)
-    axis.scatter(curve.confidence, curve.accuracy, s=5 + 90 * share, color=colour, edgecolor="white", linewidth=0.4)
+    look = {"color": colour, "edgecolor": "white", "linewidth": 0.4, "clip_on": False}
+    axis.scatter(curve.confidence, curve.accuracy, s=5 + 90 * share, **look)
     axis.set_title(row, fontsize=8)
     text = f"ECE {calibration_error(curve):.3f}"
     axis.text(0.97, 0.06, text, transform=axis.transAxes, ha="right", fontsize=7.5)

@@ -81,8 +81,9 @@ def row_cell(text, place):
 
 
 def of_words(body):
-    """Of each column, "words" where no cell starts with a number: it reads from the left."""
-    return [None if any(sort_value(t) is not None for t in column) else "words" for column in zip(*body, strict=True)]
+    """Of each column, "words" where it has some and no number: it reads from the left."""
+    texts = [[text for text in column if text != MISSING] for column in zip(*body, strict=True)]
+    return [None if not column or any(sort_value(text) is not None for text in column) else "words" for column in texts]
 
 
 def table(rows, caption, wide=False):
