@@ -25,9 +25,9 @@ demo: setup ## Train and evaluate all ten rows on embedded digits, clean and cor
 	$(PY) train.py dataset=digits method=dropreLU q=0.8 position=last $(DIGITS)
 	$(PY) train.py dataset=digits method=dropreLU q=0.8 position=first $(DIGITS)
 	$(PY) scripts/tables.py --results $(DEMO)/runs --out $(DEMO)/tables
+	$(PY) scripts/figures.py --results $(DEMO)/runs --out $(DEMO)/figures
 	$(PY) scripts/activations.py --out $(DEMO)/figures
 	$(PY) scripts/corruption_sheet.py --dataset digits --data-dir $(DEMO)/data --out $(DEMO)/figures
-	$(PY) scripts/figures.py --results $(DEMO)/runs --out $(DEMO)/figures
 	$(PY) scripts/claims.py --results $(DEMO)/runs --out $(DEMO)/claims.md
 	$(PY) scripts/report.py --results $(DEMO)/runs --out $(DEMO)/report.html
 

@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from made_up import TYPES, analysed, corrupted, layer, result, sampled
 
 from rbue.report.figures import (
+    activations,
     behaviours,
     beyond,
     corruptions,
@@ -250,6 +252,18 @@ def test_layers_say_how_far_the_papers_formula_is_off():
 def test_a_layer_without_negative_inputs_has_no_ratio():
     quiet = analysed("MC-DropReLU(0.8)") | {"variance": [layer(0, negative=0.0)]}
     assert variance.grids(only([quiet]), PAPER)[0].rows[1][5] == "–"
+
+
+def test_the_drawn_activations_are_the_layers_own(tmp_path):
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import activations as script
+
+    script.main(["--q", "0.5", "--out", str(tmp_path)])
+    frame = pd.read_csv(tmp_path / "activations.csv")
+    assert set(activations.slopes(frame, "ReLU")) == {0} and set(activations.slopes(frame, "DropReLU")) == {0, 1}
+    assert all(1 / 8 <= slope <= 1 / 3 for slope in activations.slopes(frame, "RReLU"))
+    assert np.allclose(frame.y[frame.x > 0], frame.x[frame.x > 0])
+    assert (tmp_path / "activations.png").exists() and (tmp_path / "activations-network.pdf").exists()
 
 
 def test_the_framework_shows_droprelu_and_the_likeliest_ten_classes():
