@@ -29,7 +29,7 @@ def main(cfg):
 def experiment(run):
     """data → networks → fit → predict → score → write"""
     results.check_writable(run.results_dir, run.weights_dir)
-    from rbue import data, devices, inference, metrics, shift, training  # torch takes seconds: not for a TAB
+    from rbue import analysis, data, devices, inference, metrics, shift, training  # torch takes seconds: not for a TAB
     from rbue.methods import METHODS
 
     device = devices.choose(run.device)
@@ -38,6 +38,7 @@ def experiment(run):
     test = inference.Tester(run, networks, images, device)
     evaluated, cost = test(images.test_images)
     report = metrics.report(evaluated, images.test_labels, run.bins) | shift.report(run, test, images)
+    report |= analysis.report(run, networks, test, images, evaluated)
     return results.record(run, report, records, cost)
 
 

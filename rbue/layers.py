@@ -78,6 +78,10 @@ class DropReLU(Site):
     def forward(self, x):
         return x.relu() if self.q == 1 else _DropReLU.apply(x, self.keys(x), self.limit)
 
+    def twin(self):
+        """What it does on average, without noise."""
+        return nn.LeakyReLU(1 - self.q)
+
     def extra_repr(self):
         return f"q={self.q}"
 
@@ -91,6 +95,9 @@ class RReLU(Site):
 
     def forward(self, x):
         return _RReLU.apply(x, self.keys(x), self.l, self.u)
+
+    def twin(self):
+        return nn.LeakyReLU((self.l + self.u) / 2)
 
     def extra_repr(self):
         return f"l={self.l:.4g}, u={self.u:.4g}"
@@ -106,6 +113,9 @@ class Dropout(Site):
 
     def forward(self, x):
         return x if self.p == 0 else _Dropout.apply(x, self.keys(x), self.limit, self.scale)
+
+    def twin(self):
+        return nn.Identity()
 
     def extra_repr(self):
         return f"p={self.p}"

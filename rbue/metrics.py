@@ -1,6 +1,10 @@
 """Pure functions (probs, labels) -> value. probs is (images, classes); ties go to the lower class, as argmax does."""
 
+from itertools import combinations
+
 import torch
+
+TINY = torch.finfo(torch.float32).tiny  # what a probability of zero counts as, where its logarithm is taken
 
 
 def accuracy(probs, labels):
@@ -13,17 +17,33 @@ def ece(probs, labels, bins=30):
     The paper bins by the score of the true label, which cannot be meant: its conf(B) is the predicted confidence.
     A confidence of exactly 1 falls into the last bin.
     """
+    _, confidence, correct = binned(probs, labels, bins)
+    return (correct - confidence).abs().sum().item() / len(labels)
+
+
+def binned(probs, labels, bins):
+    """What each of ECE's bins holds: how many images, the sum of their confidences, how many are right."""
     confidence, predicted = probs.double().max(1)
     edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=probs.device)
     place = torch.bucketize(confidence, edges[1:-1])  # right-closed: edge k itself belongs to bin k
-    gap = (predicted == labels).double() - confidence
-    return torch.zeros_like(edges[1:]).index_add_(0, place, gap).abs().sum().item() / len(labels)
+    columns = (torch.ones_like(confidence), confidence, (predicted == labels).double())
+    return [torch.zeros_like(edges[1:]).index_add_(0, place, column) for column in columns]
+
+
+def reliability(probs, labels, bins=30):
+    """The reliability diagram: ECE is the mean distance of its bars to the diagonal. An empty bin has no height."""
+    count, confidence, correct = binned(probs, labels, bins)
+
+    def mean(sums):
+        return [s / n if n else None for s, n in zip(sums.tolist(), count.tolist(), strict=True)]
+
+    return {"count": count.long().tolist(), "confidence": mean(confidence), "accuracy": mean(correct)}
 
 
 def nll(probs, labels):
     """Mean negative log-likelihood in nats; a probability of zero counts as the smallest float32."""
     chosen = probs.double().gather(1, labels[:, None])
-    return -chosen.clamp_min(torch.finfo(torch.float32).tiny).log().mean().item()
+    return -chosen.clamp_min(TINY).log().mean().item()
 
 
 def brier(probs, labels):
@@ -48,20 +68,78 @@ def score(probs, labels, bins=30):
     }
 
 
+def rejection(probs, labels):
+    """Accuracy of what is kept when the most uncertain images, by predictive entropy, are handed to somebody else."""
+    order = entropy(probs.double()).argsort(stable=True)
+    right = (probs.argmax(1) == labels)[order].double()
+    rejected = [k / 20 for k in range(20)]
+    kept = [max(1, round((1 - share) * len(labels))) for share in rejected]
+    return {"rejected": rejected, "accuracy": [right[:n].mean().item() for n in kept]}
+
+
+def auroc(inside, outside):
+    """Chance that a value outside exceeds one inside, ties counting half: 0.5 is useless, 1 a perfect detector."""
+    _, place, count = torch.cat([inside, outside]).unique(return_inverse=True, return_counts=True)
+    rank = (count.cumsum(0) - (count - 1) / 2).double()  # equal values share the mean of their ranks
+    n, m = len(inside), len(outside)
+    return ((rank[place[n:]].sum() - m * (m + 1) / 2) / (n * m)).item()
+
+
+def temperature(probs, labels, bins=30):
+    """ECE and NLL of temperature-scaled predictions. With no validation set, each half of the images scales the other.
+
+    The temperature divides the logarithm of the mean probabilities: one knob, which cannot change the accuracy.
+    """
+    logits = probs.double().clamp_min(TINY).log()
+    halves = [slice(0, None, 2), slice(1, None, 2)]
+    fitted = [fit_temperature(logits[half], labels[half]) for half in halves]
+    scaled = torch.empty_like(logits)
+    for half, t in zip(halves, reversed(fitted), strict=True):
+        scaled[half] = (logits[half] / t).softmax(1)
+    return {"temperature": sum(fitted) / 2, "ece": ece(scaled, labels, bins), "nll": nll(scaled, labels)}
+
+
+def fit_temperature(logits, labels):
+    """The temperature of least NLL, which is convex in 1/T: bisection between T = 1/100 and 100."""
+    low, high, own = 0.01, 100.0, logits.gather(1, labels[:, None]).mean()
+    for _ in range(50):
+        middle = (low * high) ** 0.5
+        slope = ((logits / middle).softmax(1) * logits).sum(1).mean() - own  # of the NLL in 1/T
+        low, high = (low, middle) if slope < 0 else (middle, high)  # too hot where a larger 1/T helps
+    return middle
+
+
 def jsd(p, q):
-    """Jensen-Shannon divergence in nats, averaged over images (Section 4.4.1)."""
+    """Jensen-Shannon divergence of each image in nats (Section 4.4.1)."""
     p, q = p.double(), q.double()
-    return (entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2).mean().item()
+    return entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2
 
 
 def disagreement(p, q):
-    """Share of images that two samples label differently (Section 4.4.2)."""
-    return (p.argmax(1) != q.argmax(1)).double().mean().item()
+    """1 for each image that two samples label differently (Section 4.4.2)."""
+    return (p.argmax(1) != q.argmax(1)).double()
+
+
+MEASURES = {"jsd": jsd, "dis": disagreement}
 
 
 def diversity(samples):
     """Pairwise matrices between samples (samples, images, classes), or between an ensemble's members."""
-    return {name: [[f(p, q) for q in samples] for p in samples] for name, f in (("jsd", jsd), ("dis", disagreement))}
+    matrices = {name: [[f(p, q).mean().item() for q in samples] for p in samples] for name, f in MEASURES.items()}
+    return matrices | {"intervals": intervals(samples)}
+
+
+def intervals(samples, resamples=1000):
+    """95 % percentile bootstrap over images of the mean and the maximum over pairs, the same resamples every time."""
+    pairs = list(combinations(samples, 2))
+    values = torch.stack([f(p, q) for f in MEASURES.values() for p, q in pairs], 1)
+    generator, images = torch.Generator().manual_seed(0), len(values)
+    chosen = (torch.randint(images, (images,), generator=generator) for _ in range(resamples))
+    counts = (torch.bincount(rows, minlength=images).double() for rows in chosen)  # how often each image was drawn
+    drawn = torch.stack([count @ values / images for count in counts]).view(resamples, len(MEASURES), len(pairs))
+    ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
+    found = {"mean": drawn.mean(2).quantile(ends, 0), "max": drawn.amax(2).quantile(ends, 0)}
+    return {f"{kind}_{name}": found[kind][:, k].tolist() for k, name in enumerate(MEASURES) for kind in found}
 
 
 def by_samples(means, labels, bins=30):

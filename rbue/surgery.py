@@ -173,6 +173,25 @@ def posteriors(network):
     return [(m.original, m[0]) for m in lists if isinstance(m[0], GaussianWeight)]
 
 
+def twin(network):
+    """The same weights in one pass without noise: every site gives way to its mean."""
+    network = copy.deepcopy(network)
+    for module in [m for m in network.modules() if parametrize.is_parametrized(m)]:
+        settle(module)
+    for name in [name for name, module in network.named_modules() if isinstance(module, Site)]:
+        network.set_submodule(name, network.get_submodule(name).twin())
+    return network
+
+
+def settle(module):
+    """Its weights become their posterior means. torch's own removal would change the class, which copies share."""
+    means = {name: chain.original for name, chain in module.parametrizations.items()}
+    module.__class__ = parametrize.type_before_parametrizations(module)
+    del module.parametrizations
+    for name, mean in means.items():
+        module.register_parameter(name, mean)
+
+
 def wire(network):
     """Numbers the sites in execution order and gives them one source of noise."""
     sites = [m for m in network.modules() if isinstance(m, Site)]

@@ -32,6 +32,7 @@ from torchvision.datasets.utils import check_integrity, download_and_extract_arc
 from tqdm import tqdm
 
 from rbue.config import Refused, one_of
+from rbue.data.names import CLASSES
 
 NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 DOWNLOAD_FAILURES = (OSError, RuntimeError, HTTPException)  # RuntimeError: torchvision's word for a wrong md5
@@ -49,6 +50,7 @@ class Data:
     mean: torch.Tensor  # (3,) of the training pixels in [0, 1]
     std: torch.Tensor
     source: str = ""  # which files these are, for people
+    names: tuple[str, ...] = ()  # of the classes, or their numbers
 
 
 @dataclass(frozen=True)
@@ -66,27 +68,30 @@ class Source:
     sha256: dict[str, str] = field(default_factory=dict)  # of each array's bytes, where decoding leaves no freedom
 
 
-def load(dataset: str, data_dir: str | Path) -> Data:
+def load(dataset: str, data_dir: str | Path, download=True) -> Data:
     """The dataset, whole and verified, or a sentence that says what is missing and how to get it."""
     one_of(DATASETS, dataset=dataset)
     source, folder = DATASETS[dataset], Path(data_dir).expanduser() / dataset
     try:
-        arrays, origin = find(source, folder)
+        arrays, origin = find(source, folder, download)
     except OSError as error:
         raise Refused(f"{error.filename or folder} cannot be used: {error.strerror or error}") from error
     images = {name: nchw(arrays[name]) for name in ("train_images", "test_images")}
     labels = {name: torch.from_numpy(np.array(arrays[name])) for name in ("train_labels", "test_labels")}
     mean, std = statistics(images["train_images"])
-    return Data(**images, **labels, classes=source.classes, mean=mean, std=std, source=origin)
+    names = CLASSES.get(dataset, tuple(map(str, range(source.classes))))
+    return Data(**images, **labels, classes=source.classes, mean=mean, std=std, source=origin, names=names)
 
 
-def find(source, folder):
+def find(source, folder, download=True):
     """The embedded data, the .npy arrays, the official files or a fresh download, whichever is there first."""
     if not source.url:
         return source.read(folder, source), "scikit-learn"
     root, files = folder / source.layout, {name: folder / f"{name}.npy" for name in NAMES}
     packed = all(path.exists() for path in files.values())
     if not packed and not root.exists():
+        if not download and not (folder / Path(source.url).name).exists():
+            raise Refused(f"{folder} holds no {source.layout}: make data DATASET={folder.name} fetches it")
         fetch(source, folder)
     origin = folder / "*.npy" if packed else root
     try:

@@ -1,0 +1,146 @@
+"""What a trained network shows beyond the paper's tables; nothing here needs its weights again to be drawn.
+
+Calibration, rejection and temperature of the mean prediction, images of another dataset, the one-pass twin, the
+variance of each DropReLU layer (Section 3.4), and one image for the framework figure.
+"""
+
+import base64
+import io
+import logging
+
+import torch
+from PIL import Image
+
+from rbue import inference, metrics, noise, surgery
+from rbue.config import Refused
+from rbue.data import augment
+from rbue.data.outside import OUTSIDE, outside
+from rbue.layers import DropReLU
+
+IMAGES, DRAWS = 64, 200  # of the Monte-Carlo variance: a relative error of about 1 %
+
+log = logging.getLogger(__name__)
+
+
+def report(run, networks, test, data, evaluated):
+    """What a clean result says besides its scores; nothing under corruption, where the clean run has it already."""
+    if run.corruptions != "none":
+        return {}
+    probs, labels = evaluated.mean, data.test_labels
+    return {
+        "reliability": metrics.reliability(probs, labels, run.bins),
+        "rejection": metrics.rejection(probs, labels),
+        "temperature": metrics.temperature(probs, labels, run.bins),
+        "ood": ood(run, test, data, probs),
+        "twin": twin(run, networks[0], data, test.device),
+        "variance": variance(run, networks[0], data, test.device),
+        "example": example(evaluated, data),
+    }
+
+
+def ood(run, test, data, probs):
+    """How well predictive entropy tells another dataset's images from the test images, if those are on disk."""
+    if run.trained_on not in OUTSIDE:
+        return None
+    try:
+        images = outside(run.trained_on, data, run.data_dir)
+    except Refused as sentence:
+        log.warning("no images out of distribution, so no AUROC: %s", sentence)
+        return None
+    inside, beyond = (metrics.entropy(p.double()) for p in (probs, test(images)[0].mean))
+    return {
+        "dataset": OUTSIDE[run.trained_on],
+        "auroc": metrics.auroc(inside, beyond),
+        "entropy": beyond.mean().item(),
+        "images": len(images),
+    }
+
+
+def twin(run, network, data, device):
+    """Scores and time of the network's deterministic twin; none for a network that is its own."""
+    if noise.of(network).sites == 0:
+        return None
+    test = inference.Tester(run, [surgery.twin(network)], data, device)
+    test(data.test_images[: test.batch], quiet=True)  # what the first call costs once is no time an image
+    evaluated, cost = test(data.test_images, quiet=True)
+    return metrics.score(evaluated.mean, data.test_labels, run.bins) | {"ms_per_image": cost["ms_per_image"]}
+
+
+@torch.no_grad()
+def variance(run, network, data, device):
+    """A row for each DropReLU layer in the order of execution, on test images in float32; none without such layers.
+
+    A layer is measured on the inputs that it gets in sample 0, while they are there: memory is that of one layer.
+    """
+    sites = {module: name for name, module in network.named_modules() if isinstance(module, DropReLU)}
+    if not sites:
+        return None
+    images = inference.nhwc(data.test_images[:IMAGES], device)
+    rows, found = torch.arange(len(images), device=device), []
+
+    def measure(site, inputs):
+        drawn = sums(site, inputs[0], lambda k: noise.counted(network, run.seed + noise.TEST, k, rows))
+        found.append({"site": site.site, "name": sites[site], **variances(site.q, inputs[0])})
+        found[-1]["monte_carlo"] = drawn.var(0).mean().item()
+
+    hooks = [site.register_forward_pre_hook(measure) for site in sites]
+    with noise.counted(network, run.seed + noise.TEST, 0, rows):
+        network(augment.normalise(images, data.mean.to(device), data.std.to(device)))
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def sums(site, x, counted):
+    """The noise that a layer adds to its rectified input, summed over its elements: (draws, images)."""
+    drawn = []
+    for k in range(DRAWS):
+        with counted(k):
+            drawn.append((site.forward(x) - x.relu()).flatten(1).sum(1, dtype=torch.float64))
+    return torch.stack(drawn)
+
+
+def variances(q, x):
+    """The variance of a DropReLU layer's summed output, averaged over images: exact and as Section 3.4 has it.
+
+    Where x > 0 the layer gives x whether its rectifier is kept or not, so only x < 0 varies. The paper adds the
+    variances of (1-Q) x and Q ReLU(x), its epsilon, as if one Q did not decide both: their covariance,
+    -2 q(1-q) ReLU(x)^2, takes the positive inputs away again. Dropout at its matching rate p = 1-q, unscaled as in its
+    proof and behind a rectifier as in practice, varies where DropReLU does not.
+    """
+    negative, positive = (part.square().flatten(1).sum(1, dtype=torch.float64).mean().item() for part in halves(x))
+    return {
+        "closed": q * (1 - q) * negative,
+        "paper": q * (1 - q) * (negative + 2 * positive),
+        "dropout": q * (1 - q) * positive,
+        "elements": x[0].numel(),
+    }
+
+
+def halves(x):
+    return x.clamp(max=0), x.clamp(min=0)
+
+
+def example(evaluated, data):
+    """The most uncertain of the test images that are predicted rightly, with its first samples."""
+    right = evaluated.mean.argmax(1) == data.test_labels
+    if not right.any():
+        return None
+    entropy = metrics.entropy(evaluated.mean.double())
+    index = torch.where(right, entropy, -1).argmax().item()
+    return {
+        "index": index,
+        "label": data.names[data.test_labels[index]],
+        "classes": list(data.names),
+        "png": png(data.test_images[index]),
+        "samples": evaluated.first[:, index].tolist(),
+        "mean": evaluated.mean[index].tolist(),
+        "entropy": entropy[index].item(),
+    }
+
+
+def png(image):
+    """A uint8 image (3, H, W) as base64, ready for a page."""
+    file = io.BytesIO()
+    Image.fromarray(image.permute(1, 2, 0).cpu().numpy()).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
