@@ -17,7 +17,7 @@ from rbue.data import augment
 from rbue.data.outside import OUTSIDE, outside
 from rbue.layers import DropReLU
 
-IMAGES, DRAWS = 64, 200  # of the Monte-Carlo variance: a relative error of about 1 %
+IMAGES, DRAWS = 32, 200  # of the Monte-Carlo variance: a relative error of about 2 %
 
 log = logging.getLogger(__name__)
 

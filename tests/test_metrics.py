@@ -80,3 +80,84 @@ def test_diversity_is_symmetric_with_a_zero_diagonal():
         assert torch.allclose(matrix, matrix.T)
         assert matrix.diagonal().abs().max() < 1e-12
         assert (matrix + torch.eye(4) > 0).all()
+
+
+def predictions(images=500, classes=10, sharpness=2.0, seed=0):
+    """Probabilities and labels drawn from them: perfectly calibrated but for chance."""
+    generator = torch.Generator().manual_seed(seed)
+    probs = (sharpness * torch.randn(images, classes, generator=generator, dtype=torch.float64)).softmax(1)
+    return probs, torch.multinomial(probs, 1, generator=generator)[:, 0]
+
+
+@pytest.mark.parametrize("bins", [7, 30])
+def test_the_reliability_diagram_holds_every_image_and_gives_the_ece(bins):
+    probs, labels = predictions()
+    bars = list(zip(*metrics.reliability(probs, labels, bins).values(), strict=True))
+    assert sum(count for count, _, _ in bars) == 500
+    assert all((confidence is None) == (count == 0) for count, confidence, _ in bars)
+    area = sum(count / 500 * abs(accuracy - confidence) for count, confidence, accuracy in bars if count)
+    assert area == pytest.approx(metrics.ece(probs, labels, bins), abs=1e-12)
+
+
+def test_rejecting_the_most_uncertain_leaves_the_right_ones():
+    sure = torch.linspace(0.99, 0.51, 20)  # the five least sure of twenty are wrong
+    probs, labels = torch.stack([sure, 1 - sure], 1), torch.tensor([0] * 15 + [1] * 5)
+    shuffled = torch.randperm(20, generator=torch.Generator().manual_seed(0))
+    curve = metrics.rejection(probs[shuffled], labels[shuffled])
+    assert curve["rejected"] == pytest.approx([0.05 * k for k in range(20)])
+    assert curve["accuracy"] == pytest.approx([15 / (20 - k) if k <= 5 else 1 for k in range(20)])
+
+
+def test_auroc_is_the_share_of_pairs_in_order_with_ties_counting_half():
+    generator = torch.Generator().manual_seed(0)
+    inside = torch.randint(6, (40,), generator=generator).double()
+    outside = torch.randint(2, 9, (30,), generator=generator).double()
+    pairs = [(o > i) + (o == i) / 2 for i in inside.tolist() for o in outside.tolist()]
+    assert metrics.auroc(inside, outside) == pytest.approx(sum(pairs) / len(pairs))
+    assert metrics.auroc(inside, inside) == 0.5
+    assert metrics.auroc(inside, inside + 10) == 1
+
+
+@pytest.mark.parametrize("true", [0.5, 1, 3])
+def test_temperature_scaling_finds_the_temperature_that_was_taken_away(true):
+    probs, labels = predictions(20000)
+    spoilt = (true * probs.log()).softmax(1)
+    scaled = metrics.temperature(spoilt, labels)
+    assert scaled["temperature"] == pytest.approx(true, rel=0.03)
+    assert scaled["nll"] == pytest.approx(metrics.nll(probs, labels), abs=1e-3)
+    assert scaled["ece"] < 0.015
+
+
+def test_the_fitted_temperature_has_the_least_nll():
+    probs, labels = predictions(300)
+    best = metrics.fit_temperature(probs.log(), labels)
+    at = [metrics.nll((probs.log() / t).softmax(1), labels) for t in (best, 0.98 * best, 1.02 * best)]
+    assert at[0] < min(at[1:])
+
+
+def test_no_image_is_scaled_by_a_temperature_fitted_to_itself():
+    probs, labels = predictions(2000)
+    probs[1::2] = (4 * probs[1::2].log()).softmax(1)  # every other image is four times too sure of itself
+    scaled = metrics.temperature(probs, labels)
+    assert scaled["temperature"] == pytest.approx((1 + 4) / 2, rel=0.1)
+    assert scaled["nll"] > metrics.nll(probs[::2], labels[::2])  # the calibrated half got the other's temperature
+
+
+def test_bootstrap_intervals_are_those_of_a_share():
+    generator, images, share = torch.Generator().manual_seed(0), 2000, 0.2
+    other = (torch.rand(images, generator=generator) < share).long()
+    samples = torch.stack([torch.eye(2)[torch.zeros_like(other)], torch.eye(2)[other]])
+    found, p = metrics.intervals(samples)["mean_dis"], other.double().mean().item()
+    half = 1.96 * (p * (1 - p) / images) ** 0.5
+    assert found == pytest.approx([p - half, p + half], abs=0.1 * half)
+    assert found == metrics.intervals(samples)["mean_dis"]
+
+
+def test_bootstrap_intervals_cover_what_was_measured():
+    samples = torch.randn(4, 400, 5, generator=torch.Generator().manual_seed(2)).softmax(-1)
+    found = metrics.diversity(samples)
+    for name in ("jsd", "dis"):
+        pairs = [found[name][i][j] for i in range(4) for j in range(i)]
+        for kind, value in (("mean", sum(pairs) / 6), ("max", max(pairs))):
+            low, high = found["intervals"][f"{kind}_{name}"]
+            assert low < value < high

@@ -1,0 +1,209 @@
+"""What a result says beyond its scores: each number against its definition, and all of them in one run's file."""
+
+import base64
+import dataclasses
+import io
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from conftest import compose_run
+from PIL import Image
+
+import rbue
+from rbue import analysis, data, inference, methods, metrics, noise, results, surgery
+from rbue.archs import build
+from rbue.config import Refused
+from rbue.data import corruptions, outside, sources
+from rbue.layers import Dropout, DropReLU, RReLU
+from train import experiment
+
+CPU = torch.device("cpu")
+X = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+NETWORKS = {
+    "dropreLU": lambda net: rbue.randomize(net, q=0.7),
+    "rrelu": lambda net: rbue.randomize(net, RReLU()),
+    "dropout": lambda net: surgery.add_dropout(net, Dropout(0.5), "relu"),
+    "svi": lambda net: surgery.bayes(net, sigma=0.05, prior=1.0),
+}
+
+
+def stochastic(kind, arch="small"):
+    torch.manual_seed(0)
+    net = build(arch, 10)
+    net.train()(X)  # running statistics that are not the identity
+    return NETWORKS[kind](net).eval()
+
+
+# --- the twin ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
+def test_a_layers_twin_is_the_mean_of_many_draws(layer):
+    x = torch.linspace(-2, 2, 21)[None]
+    drawn = surgery.wire(layer)(x.expand(40000, -1))
+    assert torch.allclose(layer.twin()(x), drawn.mean(0, keepdim=True), atol=0.03)
+
+
+def test_twins_have_the_mean_slope():
+    minus = torch.tensor([-1.0])
+    assert DropReLU(0.9).twin()(minus).item() == pytest.approx(-0.1)
+    assert RReLU().twin()(minus).item() == pytest.approx(-11 / 48)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_networks_twin_is_deterministic_and_the_network_stays_as_it_was(kind):
+    net = stochastic(kind)
+    before = rbue.predict(net, X, samples=3).samples
+    twin = surgery.twin(net)
+    assert noise.of(twin).sites == 0
+    assert rbue.predict(twin, X).samples.shape[0] == 1
+    assert torch.equal(rbue.predict(net, X, samples=3).samples, before)
+
+
+@pytest.mark.parametrize("kind", ["dropout", "svi"])
+def test_the_twin_of_dropout_and_of_svi_is_the_plain_network(kind):
+    torch.manual_seed(0)
+    plain = build("small", 10)
+    twin = surgery.twin(NETWORKS[kind](plain).eval())
+    assert torch.equal(twin(X), plain.eval()(X))
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_twin_folds_like_any_network(kind):
+    twin = surgery.twin(stochastic(kind, "resnet18"))
+    with torch.no_grad():
+        assert torch.allclose(inference.compact(twin, torch.float32)(X), twin(X), atol=1e-3, rtol=1e-3)
+
+
+# --- variance ---------------------------------------------------------------------------------------------------------
+
+
+def enumerated(keep, choices):
+    """Exact variance of Σ choices[bit][k] over independent bits that are 1 with probability `keep`."""
+    outcomes = list(product((0, 1), repeat=len(choices[0])))
+    weights = [np.prod([keep if bit else 1 - keep for bit in bits]) for bits in outcomes]
+    sums = [sum(choices[bit][k] for k, bit in enumerate(bits)) for bits in outcomes]
+    mean = np.dot(weights, sums)
+    return np.dot(weights, (np.array(sums) - mean) ** 2)
+
+
+@pytest.mark.parametrize("q", [0.5, 0.8, 0.95])
+def test_variances_are_those_of_all_masks_and_the_papers_is_not(q):
+    x = [-2.0, -1.0, -0.5, 0.25, 0.5, 1.5, 3.0, -0.1]
+    rectified = [max(value, 0) for value in x]
+    found = analysis.variances(q, torch.tensor([x], dtype=torch.float64))
+    assert found["closed"] == pytest.approx(enumerated(q, [x, rectified]))
+    assert found["dropout"] == pytest.approx(enumerated(1 - q, [rectified, [0] * len(x)]))
+    epsilon = enumerated(q, [[0] * len(x), rectified])
+    assert found["paper"] == pytest.approx(q * (1 - q) * sum(value**2 for value in x) + epsilon)
+    assert found["elements"] == 8
+
+
+def test_each_layer_of_a_network_is_measured_on_the_inputs_it_gets(digits):
+    run = compose_run("dataset=digits", "arch=small", "method=dropreLU", "q=0.7")
+    net = stochastic("dropreLU")
+    rows = analysis.variance(run, net, digits, CPU)
+    assert [row["name"] for row in rows] == ["droprelu_0", "droprelu_1", "droprelu_2"]
+    assert [row["elements"] for row in rows] == [16 * 16 * 16, 32 * 8 * 8, 32 * 4 * 4]
+    images = (digits.test_images[: analysis.IMAGES] / 255 - digits.mean.view(3, 1, 1)) / digits.std.view(3, 1, 1)
+    first = net.get_submodule("1")(net.get_submodule("0")(images)).double()
+    expected = 0.7 * 0.3 * first.clamp(max=0).square().flatten(1).sum(1).mean().item()
+    assert rows[0]["closed"] == pytest.approx(expected, rel=1e-4)
+    assert all(abs(row["monte_carlo"] / row["closed"] - 1) < 0.1 < row["paper"] / row["closed"] - 1 for row in rows)
+    assert rows == analysis.variance(run, net, digits, CPU)  # and no hook stayed behind
+
+
+def test_networks_without_droprelu_have_no_such_variance(digits):
+    run = compose_run("dataset=digits", "arch=small")
+    assert analysis.variance(run, stochastic("rrelu"), digits, CPU) is None
+
+
+# --- images of another dataset ----------------------------------------------------------------------------------------
+
+
+def test_a_dataset_that_is_not_on_disk_is_not_downloaded(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(sources, "fetch", lambda *_: pytest.fail("this would download"))
+    with pytest.raises(Refused, match="make data DATASET=cifar100 fetches it"):
+        outside("cifar10", None, tmp_path)
+    run = compose_run("dataset=cifar10", f"data_dir={tmp_path}")
+    assert analysis.ood(run, None, None, None) is None
+    assert "no images out of distribution" in caplog.text and not list(tmp_path.iterdir())
+
+
+def test_corruptions_take_turns_and_frost_has_none(digits):
+    images = digits.test_images[:40]
+    mixed = outside("digits", dataclasses.replace(digits, test_images=images), "nowhere")
+    types = [name for name in corruptions.TYPES if name != "frost"]
+    for index in (0, 7, 25, 39):
+        name = types[index % 18]
+        alone = corruptions.corrupt(images[index : index + 1], name, 5, torch.tensor([index]))
+        assert torch.equal(mixed[index], alone[0])
+
+
+def test_auroc_compares_the_entropies_of_the_two_sets(digits_run, digits):
+    run = digits_run("method=dropreLU", "samples=2")
+    test = inference.Tester(run, [methods.build(run, 10, 1437).eval()], digits, CPU)
+    certain = torch.eye(10)[digits.test_labels]
+    found = analysis.ood(run, test, digits, certain)
+    assert (found["dataset"], found["auroc"], found["images"]) == ("digits_c", 1, 360)
+    assert 0 < found["entropy"] < np.log(10)
+
+
+# --- the example ------------------------------------------------------------------------------------------------------
+
+
+def test_the_example_is_the_most_uncertain_image_that_is_predicted_rightly(digits):
+    probs = (3 * torch.randn(4, 360, 10, generator=torch.Generator().manual_seed(0))).softmax(-1)
+    mean = probs.mean(0)
+    shown = analysis.example(inference.Evaluated(mean, probs, {}), digits)
+    index = shown["index"]
+    entropy, right = metrics.entropy(mean.double()), mean.argmax(1) == digits.test_labels
+    assert right[index] and entropy[index] == entropy[right].max() == shown["entropy"]
+    assert shown["label"] == str(digits.test_labels[index].item()) and shown["classes"] == list("0123456789")
+    assert torch.equal(torch.tensor(shown["samples"]), probs[:, index])
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(shown["png"]))))
+    assert np.array_equal(pixels, digits.test_images[index].permute(1, 2, 0))
+
+
+def test_there_is_no_example_where_nothing_is_right(digits):
+    wrong = torch.eye(10)[(digits.test_labels + 1) % 10]
+    assert analysis.example(inference.Evaluated(wrong, wrong[None], {}), digits) is None
+
+
+def test_every_class_has_one_name():
+    for dataset, names in sources.CLASSES.items():
+        assert len(set(names)) == sources.DATASETS[dataset].classes
+        assert dataset != "cifar100" or list(names) == sorted(names)  # the official order is the alphabet's
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+KEYS = {"reliability", "rejection", "temperature", "ood", "twin", "variance", "example"}
+
+
+@pytest.mark.parametrize(
+    ("method", "absent"),
+    [
+        ("method=dropreLU", set()),
+        ("method=svi", {"variance"}),
+        ("method=mc_dropout", {"variance"}),
+        ("method=deep_ensemble members=2", {"twin", "variance"}),
+    ],
+)
+def test_a_runs_file_has_every_number(method, absent, digits_run, few_digits, monkeypatch):
+    monkeypatch.setattr(data, "load", lambda *_: few_digits)
+    run = digits_run("epochs=1", "samples=3", *method.split())
+    experiment(run)
+    text = (results.folder(run) / "result.json").read_text()
+    written = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert {key for key in KEYS if written[key] is None} == absent
+    assert set(written["diversity"]) == {"jsd", "dis", "intervals"}
+    assert sum(written["reliability"]["count"]) == 360
+    assert written["rejection"]["accuracy"][0] == pytest.approx(written["metrics"]["accuracy"])
+
+
+def test_under_corruption_nothing_is_said_twice(digits_run):
+    assert analysis.report(digits_run("dataset=digits_c"), None, None, None, None) == {}
