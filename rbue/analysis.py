@@ -75,29 +75,30 @@ def variance(run, network, data, device):
     sites = {module: name for name, module in network.named_modules() if isinstance(module, DropReLU)}
     if not sites:
         return None
-    images = inference.nhwc(data.test_images[:IMAGES], device)
+    images, source = inference.nhwc(data.test_images[:IMAGES], device), noise.of(network)
     rows, found = torch.arange(len(images), device=device), []
+    draws = [noise.draw(run.seed + noise.TEST, k, rows, source.sites) for k in range(DRAWS)]
 
     def measure(site, inputs):
-        drawn = sums(site, inputs[0], lambda k: noise.counted(network, run.seed + noise.TEST, k, rows))
-        found.append({"site": site.site, "name": sites[site], **variances(site.q, inputs[0])})
-        found[-1]["monte_carlo"] = drawn.var(0).mean().item()
+        row = {"site": site.site, "name": sites[site], **variances(site.q, *inputs)}
+        found.append(row | {"monte_carlo": monte_carlo(site, *inputs, draws)})
 
     hooks = [site.register_forward_pre_hook(measure) for site in sites]
-    with noise.counted(network, run.seed + noise.TEST, 0, rows):
+    with noise.using(source, draws[0]):
         network(augment.normalise(images, data.mean.to(device), data.std.to(device)))
     for hook in hooks:
         hook.remove()
     return found
 
 
-def sums(site, x, counted):
-    """The noise that a layer adds to its rectified input, summed over its elements: (draws, images)."""
-    drawn = []
-    for k in range(DRAWS):
-        with counted(k):
-            drawn.append((site.forward(x) - x.relu()).flatten(1).sum(1, dtype=torch.float64))
-    return torch.stack(drawn)
+def monte_carlo(site, x, draws):
+    """The variance over draws of the layer's summed output, averaged over images."""
+    sums = []
+    for drawn in draws:
+        with noise.using(site.noise, drawn):
+            noisy = site.forward(x) - x.relu()  # what is the same in all draws would only cost digits
+        sums.append(noisy.flatten(1).sum(1, dtype=torch.float64))
+    return torch.stack(sums).var(0).mean().item()
 
 
 def variances(q, x):
