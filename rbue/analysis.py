@@ -109,17 +109,14 @@ def variances(q, x):
     -2 q(1-q) ReLU(x)^2, takes the positive inputs away again. Dropout at its matching rate p = 1-q, unscaled as in its
     proof and behind a rectifier as in practice, varies where DropReLU does not.
     """
-    negative, positive = (part.square().flatten(1).sum(1, dtype=torch.float64).mean().item() for part in halves(x))
+    squares = [half.square().flatten(1).sum(1, dtype=torch.float64) for half in (x.clamp(max=0), x.clamp(min=0))]
+    negative, positive = (each.mean().item() for each in squares)
     return {
         "closed": q * (1 - q) * negative,
         "paper": q * (1 - q) * (negative + 2 * positive),
         "dropout": q * (1 - q) * positive,
         "elements": x[0].numel(),
     }
-
-
-def halves(x):
-    return x.clamp(max=0), x.clamp(min=0)
 
 
 def example(evaluated, data):

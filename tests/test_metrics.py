@@ -143,6 +143,17 @@ def test_no_image_is_scaled_by_a_temperature_fitted_to_itself():
     assert scaled["nll"] > metrics.nll(probs[::2], labels[::2])  # the calibrated half got the other's temperature
 
 
+def test_a_half_without_a_mistake_leaves_the_other_as_it_is():
+    probs = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]])
+    labels = torch.tensor([0, 0, 0, 1])
+    scaled = metrics.temperature(probs, labels)
+    own = metrics.fit_temperature(probs[1::2].double().log(), labels[1::2])
+    assert own > 1.5 and scaled["temperature"] == pytest.approx((1 + own) / 2)
+    even = (probs[::2].double().log() / own).softmax(1)
+    expected = (metrics.nll(even, labels[::2]) + metrics.nll(probs[1::2], labels[1::2])) / 2
+    assert scaled["nll"] == pytest.approx(expected, rel=1e-6)
+
+
 def test_bootstrap_intervals_are_those_of_a_share():
     generator, images, share = torch.Generator().manual_seed(0), 2000, 0.2
     other = (torch.rand(images, generator=generator) < share).long()
