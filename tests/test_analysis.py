@@ -18,7 +18,6 @@ from rbue.archs import build
 from rbue.config import Refused
 from rbue.data import corruptions, outside, sources
 from rbue.layers import Dropout, DropReLU, RReLU
-from train import experiment
 
 CPU = torch.device("cpu")
 X = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -194,6 +193,9 @@ KEYS = {"reliability", "rejection", "temperature", "ood", "twin", "variance", "e
     ],
 )
 def test_a_runs_file_has_every_number(method, absent, digits_run, few_digits, monkeypatch):
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # the command sets it for its own process: put back after the test
+    from train import experiment
+
     monkeypatch.setattr(data, "load", lambda *_: few_digits)
     run = digits_run("epochs=1", "samples=3", *method.split())
     experiment(run)
