@@ -18,6 +18,7 @@ from rbue.data.outside import OUTSIDE, outside
 from rbue.layers import DropReLU
 
 IMAGES, DRAWS = 32, 200  # of the Monte-Carlo variance: a relative error of about 2 %
+AT_ONCE = 2**22  # elements, which bounds its memory
 
 log = logging.getLogger(__name__)
 
@@ -75,30 +76,32 @@ def variance(run, network, data, device):
     sites = {module: name for name, module in network.named_modules() if isinstance(module, DropReLU)}
     if not sites:
         return None
-    images, source = inference.nhwc(data.test_images[:IMAGES], device), noise.of(network)
-    rows, found = torch.arange(len(images), device=device), []
-    draws = [noise.draw(run.seed + noise.TEST, k, rows, source.sites) for k in range(DRAWS)]
+    images, found = inference.nhwc(data.test_images[:IMAGES], device), []
+
+    def counted(k, rows):
+        return noise.counted(network, run.seed + noise.TEST, k, rows)
 
     def measure(site, inputs):
         row = {"site": site.site, "name": sites[site], **variances(site.q, *inputs)}
-        found.append(row | {"monte_carlo": monte_carlo(site, *inputs, draws)})
+        found.append(row | {"monte_carlo": monte_carlo(site, *inputs, counted)})
 
     hooks = [site.register_forward_pre_hook(measure) for site in sites]
-    with noise.using(source, draws[0]):
+    with counted(0, torch.arange(len(images), device=device)):
         network(augment.normalise(images, data.mean.to(device), data.std.to(device)))
     for hook in hooks:
         hook.remove()
     return found
 
 
-def monte_carlo(site, x, draws):
-    """The variance over draws of the layer's summed output, averaged over images."""
-    sums = []
-    for drawn in draws:
-        with noise.using(site.noise, drawn):
-            noisy = site.forward(x) - x.relu()  # what is the same in all draws would only cost digits
-        sums.append(noisy.flatten(1).sum(1, dtype=torch.float64))
-    return torch.stack(sums).var(0).mean().item()
+def monte_carlo(site, x, counted):
+    """The variance over draws of the layer's summed output, averaged over images. Several draws share a pass."""
+    rows, sums = torch.arange(len(x), device=x.device), []
+    for ks in torch.arange(DRAWS, device=x.device).split(max(1, AT_ONCE // x.numel())):
+        with counted(ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
+            several = x.repeat(len(ks), *[1] * (x.dim() - 1))
+            noisy = site.forward(several) - several.relu()  # what is the same in all draws would only cost digits
+        sums.append(noisy.flatten(1).sum(1, dtype=torch.float64).view(len(ks), -1))
+    return torch.cat(sums).var(0).mean().item()
 
 
 def variances(q, x):
