@@ -1,8 +1,8 @@
 """How fast the suite is, as ratios measured side by side in one run on whatever hardware there is.
 
 python scripts/benchmark.py                      # = make benchmark; a CPU measures the small network only
-python scripts/benchmark.py --only layers        # training, layers, prediction, corruptions or start
-python scripts/benchmark.py --archs vgg13        # other networks
+python scripts/benchmark.py --only layers        # training, packing, layers, prediction, corruptions or start
+python scripts/benchmark.py --archs vgg13        # other networks; all but training is measured for the first
 
 Images are random bytes of CIFAR-10's shape: what is computed does not depend on them. Each figure is the median of
 repeats after a warm-up. The table goes to results/benchmarks/<hardware>.json and .png.
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +38,7 @@ from rbue.layers import DropReLU, RReLU, Site
 from rbue.report.benchmark import draw, table
 from rbue.report.rows import own_hydra, register_once
 
-PARTS = ("training", "layers", "prediction", "corruptions", "start")
+PARTS = ("training", "packing", "layers", "prediction", "corruptions", "start")
 BATCH, IMAGES = 128, 50_000
 TESTS = 10_000 if torch.cuda.is_available() else 500
 
@@ -92,6 +93,14 @@ def seconds(function, device, inner, repeats):
     return statistics.median(taken[1:])
 
 
+@contextmanager
+def pytorch_defaults():
+    """For what a paper's repository has: cuDNN chooses by heuristics."""
+    ours, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
+    yield
+    torch.backends.cudnn.benchmark = ours
+
+
 class Bench:
     """Measures and keeps the rows of the table."""
 
@@ -108,13 +117,13 @@ class Bench:
         made = {"group": group, "name": name, "ms": 1000 * taken, "images_per_second": images / taken, **more}
         made["peak_memory_bytes"] = devices.peak(self.device)
         made["share_of_limit"] = flops * images / taken / self.limit if flops else None
-        made["against"], made["ratio"] = against, self.ratio(group, against, taken)
+        made["against"], made["ratio"] = against, self.ratio(group, against, images / taken)
         self.rows.append(made)
         print(f"{group:12} {name:58} {1000 * taken:10.3f} ms {images / taken:12,.0f} images/s", flush=True)
 
-    def ratio(self, group, against, taken):
+    def ratio(self, group, against, speed):
         base = next((r for r in self.rows if r["group"] == group and r["name"] == against), None)
-        return base["ms"] / 1000 / taken if base else None
+        return speed / base["images_per_second"] if base else None
 
     def step(self, run, layer=None):
         network = methods.build(run, 10, IMAGES)
@@ -125,18 +134,23 @@ class Bench:
 
     def training(self, arch):
         group, flops = f"{arch} train", 3 * flops_of(arch)
-        run = make_run(f"arch={arch}")
-        loop = PlainLoop(arch, self.data, self.device)
         plain, held = "plain loop: fp32, eager, DataLoader", "the same loop, data on the device"
-        self.row(group, plain, loop.from_loader, BATCH, flops)
-        loop.batches.close()  # its workers must not compete with what is measured next
-        self.row(group, held, loop.from_device, BATCH, flops, inner=min(self.inner, 20), against=plain)
-        advance, how = engine.fast([self.step(run)], self.device)
-        self.row(group, "ours, one model", advance, BATCH, flops, against=held, engine=how)
-        steps = [self.step(make_run(f"arch={arch}", f"seed={seed}")) for seed in range(4)]
+        with pytorch_defaults():
+            loop = PlainLoop(arch, self.data, self.device)
+            self.row(group, plain, loop.from_loader, BATCH, flops, inner=min(self.inner, 20))
+            loop.batches.close()  # its workers must not compete with what is measured next
+            self.row(group, held, loop.from_device, BATCH, flops, inner=min(self.inner, 20), against=plain)
+        self.trained(group, "ours", arch, 1, flops, held)
+
+    def packing(self, arch):
+        group, flops = f"{arch} packed", 3 * flops_of(arch)
+        self.trained(group, "one model", arch, 1, flops)
+        self.trained(group, "four models", arch, 4, flops, "one model")
+
+    def trained(self, group, name, arch, models, flops, against=None):
+        steps = [self.step(make_run(f"arch={arch}", f"seed={seed}")) for seed in range(models)]
         advance, how = engine.fast(steps, self.device)
-        self.row(group, "ours, four models packed", advance, 4 * BATCH, flops, against="ours, one model", engine=how)
-        self.rows[-1]["ratio"] *= 4  # of images a second, not of steps
+        self.row(group, name, advance, models * BATCH, flops, against=against, engine=how)
 
     def layers(self, arch):
         group, run = f"{arch} layers", make_run(f"arch={arch}")
@@ -159,7 +173,8 @@ class Bench:
             }
             plain, relu = f"{samples} fp32 eager passes, noise {where}", f"ours, ReLU in place of noise {where}"
             scale = samples / passes
-            self.row(group, plain, partial(self.passes, made["plain"], passes), TESTS, inner=1, scale=scale)
+            with pytorch_defaults():
+                self.row(group, plain, partial(self.passes, made["plain"], passes), TESTS, inner=1, scale=scale)
             self.predict(group, relu, made["relu"], samples, plain)
             self.predict(group, f"ours, noise {where}", made["noise"], samples, plain)
 

@@ -4,9 +4,15 @@ import pytest
 import torch
 from conftest import compose_run
 
-from rbue import engine, inference, methods
+from rbue import engine, inference, methods, metrics
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.fixture(autouse=True)
+def full_precision(monkeypatch):
+    """TensorFloat32 rounds to 10 bits: two correct trainings part within a few steps."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
 def make_step(data, *settings, device="cuda"):
@@ -60,6 +66,22 @@ def test_captured_predictions_are_the_eager_ones(method, digits):
     slow, _ = inference.Tester(plain, [network], digits, device)(digits.test_images)
     assert cost["engine"] == "captured"
     assert torch.allclose(fast.mean, slow.mean, atol=5e-3)
+
+
+@gpu
+@pytest.mark.parametrize("method", ["mc_dropout", "dropreLU", "rrelu"])
+def test_a_trained_network_scores_on_the_fast_path_what_it_scores_in_fp32(method, digits):
+    device, settings = torch.device("cuda"), ("dataset=digits", "arch=small", "protocol=demo", "samples=100")
+    step = make_step(digits, f"method={method}")
+    for _ in range(100):
+        step()
+    fast, plain = (
+        inference.Tester(compose_run(*settings, f"method={method}", *how), [step.network], digits, device)
+        for how in ((), ("precision=fp32", "engine=eager"))
+    )
+    ours, exact = (metrics.score(test(digits.test_images)[0].mean, digits.test_labels) for test in (fast, plain))
+    assert ours["accuracy"] == pytest.approx(exact["accuracy"], abs=0.003)  # one image of 360
+    assert ours["ece"] == pytest.approx(exact["ece"], abs=0.003)
 
 
 def test_without_a_gpu_steps_run_one_after_the_other():
