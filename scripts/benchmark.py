@@ -322,6 +322,7 @@ def first_step(arch):
 
 
 def save(bench, archs_measured):
+    """After every part, so that what was measured survives an interruption."""
     hardware = devices.describe(bench.device)
     path = ROOT / "results" / "benchmarks" / (re.sub(r"[^a-z0-9]+", "-", hardware.lower()).strip("-") + ".json")
     content = {
@@ -333,7 +334,7 @@ def save(bench, archs_measured):
     }
     results.write(path, content)
     draw(content, path.with_suffix(".png"))
-    print(f"\n{table(content)}\n\nwrote {path.relative_to(ROOT)} and its figure")
+    return content, path.relative_to(ROOT)
 
 
 def main(argv=None):
@@ -350,7 +351,8 @@ def main(argv=None):
     for part in args.only or PARTS:
         for arch in args.archs if part == "training" else args.archs[:1]:
             getattr(bench, part)(arch)
-    save(bench, args.archs)
+            content, path = save(bench, args.archs)
+    print(f"\n{table(content)}\n\nwrote {path} and its figure")
 
 
 if __name__ == "__main__":
