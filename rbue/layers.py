@@ -1,7 +1,7 @@
 """The random layers. Each draws in training and in testing alike: that is the method (Section 3.3).
 
 A layer is a recipe until `surgery` gives it a site; on its own it draws from torch's generator, so it also works in a
-network written by hand. The backward pass needs no stored mask or slope.
+network written by hand. The backward pass recomputes its noise instead of storing it.
 """
 
 import torch
@@ -27,15 +27,15 @@ class _DropReLU(torch.autograd.Function):
 
 class _RReLU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, keys, l, u):
-        y = torch.where(x < 0, x * noise.between(keys, x.shape[1:], l, u), x).to(x.dtype)
-        ctx.save_for_backward(x, y)
+    def forward(ctx, x, keys, bounds):
+        y = torch.where(x < 0, x * noise.between(keys, x.shape[1:], bounds), x).to(x.dtype)
+        ctx.save_for_backward(y, keys, bounds)
         return y
 
     @staticmethod
     def backward(ctx, grad):
-        x, y = ctx.saved_tensors  # both are kept for the layers around: their ratio costs less than the slope's hash
-        return torch.where(x < 0, grad * (y / x), grad).to(grad.dtype), None, None, None
+        y, keys, bounds = ctx.saved_tensors
+        return torch.where(y < 0, grad * noise.between(keys, y.shape[1:], bounds), grad).to(grad.dtype), None, None
 
 
 class _Dropout(torch.autograd.Function):
@@ -90,9 +90,10 @@ class RReLU(Site):
     def __init__(self, l=1 / 8, u=1 / 3):
         super().__init__()
         self.l, self.u = l, u
+        self.register_buffer("bounds", noise.interval(l, u), persistent=False)
 
     def forward(self, x):
-        return _RReLU.apply(x, self.keys(x), self.l, self.u)
+        return _RReLU.apply(x, self.keys(x), self.bounds)
 
     def twin(self):
         return nn.LeakyReLU((self.l + self.u) / 2)
