@@ -189,7 +189,8 @@ def capture(steps, device):
     torch._dynamo.reset()  # code of earlier trainings counts against a limit of recompilations
     with torch._dynamo.config.patch(recompile_limit=4 * len(steps) + 8):
         for step in steps:
-            step.compiled_objective, step.compiled_prepare = compiled(step.objective), compiled(step.prepare)
+            step.compiled_objective = torch.compile(step.objective, dynamic=False, fullgraph=True)
+            step.compiled_prepare = torch.compile(step.prepare, dynamic=False, fullgraph=True)
         streams = [torch.cuda.Stream(device) for _ in steps]
         with kept(steps):
             for _ in range(3):
@@ -200,11 +201,6 @@ def capture(steps, device):
             with torch.cuda.graph(graph):
                 side_by_side(steps, streams)
     return graph.replay
-
-
-def compiled(function):
-    """Many small kernels (casts of weights and gradients, batch-norm's counters) are put together into a few."""
-    return torch.compile(function, dynamic=False, fullgraph=True, options={"combo_kernels": True})
 
 
 def side_by_side(steps, streams):

@@ -9,6 +9,7 @@ repeats after a warm-up. The table goes to results/benchmarks/<hardware>.json an
 """
 
 import argparse
+import json
 import os
 import re
 import statistics
@@ -19,6 +20,7 @@ import time
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -215,11 +217,15 @@ class Bench:
         with tempfile.TemporaryDirectory() as cache:
             for name in ("cold", "warm compile cache"):
                 env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
-                began = time.perf_counter()
-                subprocess.run([sys.executable, __file__, "--first-step", arch], env=env, check=True)
-                taken = time.perf_counter() - began
-                self.rows.append({"group": f"{arch} start", "name": f"to the first step, {name}", "ms": 1000 * taken})
-                print(f"{arch} start, {name}: {taken:.1f} s", flush=True)
+                began = time.time()
+                child = [sys.executable, __file__, "--first-step", arch]
+                times = json.loads(subprocess.run(child, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout)
+                phases = dict(zip(times, (b - a for a, b in pairwise([began, *times.values()])), strict=True))
+                taken = list(times.values())[-1] - began
+                row = {"group": f"{arch} start", "name": f"to the first step, {name}", "ms": 1000 * taken}
+                self.rows.append(row | {"seconds": phases})
+                told = ", ".join(f"{phase} {spent:.1f}" for phase, spent in phases.items())
+                print(f"{arch} start, {name}: {taken:.1f} s ({told})", flush=True)
 
 
 PAIRS = [(name, severity) for name in TYPES for severity in SEVERITIES]
@@ -313,12 +319,20 @@ def matmul_rate(device):
 
 
 def first_step(arch):
-    device = devices.choose("auto")
-    run, data = make_run(f"arch={arch}"), make_data()
-    step = engine.Step(run, methods.build(run, 10, IMAGES), engine.Images(data, 4, device), device)
+    """When each phase of a start was over, as JSON."""
+    times = {"imports": time.time()}
+    device, data = devices.choose("auto"), make_data()
+    images = engine.Images(data, 4, device)
+    times["data"] = time.time()
+    run = make_run(f"arch={arch}")
+    step = engine.Step(run, methods.build(run, 10, IMAGES), images, device)
     step.shuffle(0)
-    engine.fast([step], device)[0]()
+    times["network"] = time.time()
+    advance, _ = engine.fast([step], device)
+    times["compiling and capturing"] = time.time()
+    advance()
     devices.synchronize(device)
+    print(json.dumps(times | {"step": time.time()}))
 
 
 def save(bench, archs_measured):
