@@ -17,14 +17,11 @@ $(VENV)/.ready: pyproject.toml
 	@touch $@
 
 DEMO := outputs/demo
-DIGITS := arch=small protocol=demo data_dir=$(DEMO)/data results_dir=$(DEMO)/runs weights_dir=$(DEMO)/weights
+DIGITS := data_dir=$(DEMO)/data results_dir=$(DEMO)/runs weights_dir=$(DEMO)/weights
 demo: setup ## Train and evaluate all ten rows on embedded digits, clean and corrupted: no download, no GPU, minutes
-	$(PY) scripts/rows.py dataset=digits $(DIGITS)
 	$(PY) scripts/corruptions.py digits --data-dir $(DEMO)/data --out $(DEMO)/data/digits_c
-	$(PY) scripts/rows.py dataset=digits_c $(DIGITS)
-	$(PY) train.py dataset=digits method=dropreLU q=0.8 position=last $(DIGITS)
-	$(PY) train.py dataset=digits method=dropreLU q=0.8 position=first $(DIGITS)
-	$(PY) scripts/tables.py --results $(DEMO)/runs --out $(DEMO)/tables
+	$(PY) train.py -m sweep=demo $(DIGITS)
+	$(PY) scripts/tables.py --results $(DEMO)/runs --out $(DEMO)/tables --print --dataset digits --protocol demo
 	$(PY) scripts/figures.py --results $(DEMO)/runs --out $(DEMO)/figures
 	$(PY) scripts/activations.py --out $(DEMO)/figures
 	$(PY) scripts/corruption_sheet.py --dataset digits --data-dir $(DEMO)/data --out $(DEMO)/figures

@@ -1,25 +1,39 @@
-"""Multirun: every job's config is composed and checked before the first job runs. Hydra finds it in this folder."""
+"""Multirun: a union of grids, every job composed and checked before the first one runs. Hydra looks in this folder."""
+
+import os
+import sys
+from pathlib import Path
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import open_dict
+from hydra.core.utils import JobStatus
 
-from rbue import config
+from rbue import sweeps
 
 
-class CheckingSweeper(BasicSweeper):
-    """Hydra's own sweeper composes the jobs beforehand but knows no ranges: q=0.8,1.5 would train 0.8 first."""
+class UnionSweeper(BasicSweeper):
+    """`sweep=name` stands for the grids of conf/sweep/name.yaml; Hydra's own sweeper knows one grid and no ranges."""
+
+    def __init__(self, grids, clean):
+        super().__init__(max_batch_size=None)
 
     def sweep(self, arguments):
-        """Checked before Hydra's sweeper writes its first file."""
-        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
-        for batch in self.split_arguments(parser.parse_overrides(arguments), max_batch_size=None):
-            self.validate_batch_is_legal(batch)
-        return super().sweep(arguments)
+        """What is finished is not launched; what failed is named again at the end, when all others are through."""
+        loader = self.hydra_context.config_loader
+        jobs = sweeps.jobs(arguments, loader, lambda overrides: loader.load_sweep_config(self.config, overrides))
+        runs = [run for _, run in jobs]
+        missing = [overrides for overrides, run in jobs if sweeps.cell(run).state != "done"]
+        print(sweeps.table(runs), flush=True)
+        if not missing:
+            return []
+        importable_in_workers()
+        returned = self.launcher.launch(missing, initial_job_idx=0)
+        print(sweeps.table(runs), flush=True)
+        if failed := sum(job.status != JobStatus.COMPLETED for job in returned):
+            sys.exit(f"{failed} of {len(missing)} jobs failed: the same command tries them again, and nothing else")
+        return [returned]
 
-    def validate_batch_is_legal(self, batch):
-        for overrides in batch:
-            cfg = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
-            with open_dict(cfg):
-                cfg.pop("hydra")
-            config.parse(cfg)
+
+def importable_in_workers():
+    """Processes that a launcher starts find this clone too, installed or not."""
+    paths = [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

@@ -7,6 +7,7 @@ beat YAML. Nothing here imports torch, so shell completion and `make tables` sta
 import hashlib
 import json
 from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 
 from hydra.core.config_store import ConfigStore
 from hydra.errors import CompactHydraException
@@ -81,24 +82,36 @@ class Run:
     checkpoint_every: int = local()
     eval_batch: int | None = local()
     pack: int = local()
+    per_gpu: int | None = local()
+    logger: str = local()
 
     def __post_init__(self):
         within(0, 2**31 - 1, seed=self.seed)
         at_least(0, crop=self.crop, lr=self.lr, weight_decay=self.weight_decay)
         at_least(1, epochs=self.epochs, batch=self.batch, samples=self.samples, bins=self.bins)
-        at_least(1, checkpoint_every=self.checkpoint_every, eval_batch=self.eval_batch or 1, pack=self.pack)
+        at_least(1, checkpoint_every=self.checkpoint_every, pack=self.pack)
+        for name in ("eval_batch", "per_gpu"):
+            at_least(1, **{name: 1 if getattr(self, name) is None else getattr(self, name)})
         within(0, 1, warmup=self.warmup, momentum=self.momentum)
         for drop in self.lr_drops:
             within(0, 1, lr_drops=drop)
         one_of(("step", "linear"), schedule=self.schedule)
         one_of(("auto", "fp32", "bf16"), precision=self.precision)
         one_of(("auto", "eager"), engine=self.engine)
+        one_of(("csv", "tensorboard"), logger=self.logger)
+        if self.logger == "tensorboard" and not find_spec("tensorboard"):
+            raise Refused("logger=tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'")
         one_of(("none", "auto", "generated", "official"), corruptions=self.corruptions)
 
     @property
     def trained_on(self):
         """Networks never train on corrupted images: cifar10_c evaluates what cifar10 trained."""
         return self.dataset.removesuffix("_c")
+
+    @property
+    def trainings(self):
+        """The runs whose weights this one needs."""
+        return [self]
 
     @property
     def knobs(self):
@@ -163,6 +176,12 @@ class DeepEnsemble(Run):
         super().__post_init__()
         at_least(1, members=self.members)
 
+    @property
+    def trainings(self):
+        """Members are the Single runs of the next seeds, so a Single, an ensemble and a sweep share their trainings."""
+        shared = {f.name: getattr(self, f.name) for f in fields(Run)} | {"method": "single"}
+        return [Single(**shared | {"seed": self.seed + k}) for k in range(self.members)]
+
 
 @dataclass
 class SVI(Run):
@@ -218,9 +237,26 @@ SCHEMAS = {
 }
 
 
+@dataclass
+class Union:
+    """A sweep: lines as typed at the command line, and lines for clean datasets alone (conf/sweep)."""
+
+    _target_: str = "hydra_plugins.rbue_sweeper.UnionSweeper"
+    grids: list[str] = field(default_factory=list)
+    clean: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Packed:
+    _target_: str = "hydra_plugins.rbue_launcher.PackedLauncher"
+
+
 def register():
+    store = ConfigStore.instance().store
     for name, schema in SCHEMAS.items():
-        ConfigStore.instance().store(group="hydra/schema", name=name, node=schema, package="_global_")
+        store(group="hydra/schema", name=name, node=schema, package="_global_")
+    store(group="hydra/sweeper", name="union", node=Union)
+    store(group="hydra/launcher", name="packed", node=Packed)
 
 
 def parse(cfg) -> Run:

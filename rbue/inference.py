@@ -14,6 +14,7 @@ from torch import fx
 from tqdm import tqdm
 
 from rbue import devices, engine, metrics, noise, surgery
+from rbue.cli import bars
 from rbue.config import at_least
 from rbue.data import augment
 from rbue.layers import Site
@@ -225,7 +226,7 @@ def evaluate(draws, images, prepare, batch, quiet=False):
     `quiet` is for a caller that shows a bar of its own.
     """
     means, firsts, by_count = [], [], defaultdict(list)
-    with tqdm(total=len(images), desc="evaluation", unit="image", disable=quiet or None) as bar:
+    with tqdm(total=len(images), desc="evaluation", unit="image", disable=quiet or bars()) as bar:
         for first in range(0, len(images), batch):
             x = prepare(images[first : first + batch])
             rows = torch.arange(first, first + len(x), device=x.device)

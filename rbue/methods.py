@@ -1,30 +1,19 @@
-"""METHODS: how each row's network is made, which trainings it needs and how many predictions it averages."""
+"""METHODS: how each row's network is made, and how many predictions it averages."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 
 from rbue import archs, surgery
-from rbue.config import Refused, Run, Single
+from rbue.config import Refused
 from rbue.layers import Dropout, DropReLU, RReLU
-
-
-def _itself(run):
-    return [run]
-
-
-def _singles(run):
-    """Members are the Single runs of the next seeds, so a Single, an ensemble and a sweep share their trainings."""
-    shared = {f.name: getattr(run, f.name) for f in fields(Run)} | {"method": "single"}
-    return [Single(**shared | {"seed": run.seed + k}) for k in range(run.members)]
 
 
 @dataclass(frozen=True)
 class Method:
     build: Callable  # (plain network, run, number of training images) -> the network that is trained
     samples: Callable  # run -> how many predictions are averaged
-    trainings: Callable = _itself  # run -> the runs whose weights it needs
 
 
 def _plain(network, run, images):
@@ -43,7 +32,7 @@ METHODS = {
         lambda net, run, images: surgery.add_dropout(net, Dropout(run.p), run.placement),
         samples=lambda run: run.samples,
     ),
-    "deep_ensemble": Method(_plain, samples=lambda run: run.members, trainings=_singles),
+    "deep_ensemble": Method(_plain, samples=lambda run: run.members),
     "svi": Method(_svi, samples=lambda run: run.samples),
     "dropreLU": Method(
         lambda net, run, images: surgery.randomize(net, DropReLU(run.q), position=run.position),

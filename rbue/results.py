@@ -6,10 +6,12 @@ import platform
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from rbue import locks
 from rbue.config import Refused
 
 FORMAT = 1
@@ -18,6 +20,35 @@ ROOT = Path(__file__).parent.parent
 
 def folder(run) -> Path:
     return Path(run.results_dir) / run.name
+
+
+def weights(run) -> Path:
+    """Where the weights and checkpoints of a training are."""
+    return Path(run.weights_dir) / run.training_name
+
+
+@contextmanager
+def opened(run):
+    """Yields the result of a finished run; None for any other, as soon as no other process is at it."""
+    result = find(run)
+    if result is None:
+        check_writable(run.results_dir, run.weights_dir)
+    with locks.held(folder(run)) if result is None else nullcontext():
+        yield result or find(run)
+
+
+def fail(run, reason, details):
+    """Leaves why it failed where its result would be; `details` is a traceback."""
+    content = {"reason": reason, "config": run.identity, "traceback": details.splitlines()}
+    write(folder(run) / "failed.json", content)
+
+
+def failure(run):
+    """Why the run failed when it was last tried, or None."""
+    path = folder(run) / "failed.json"
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return json.loads(path.read_text())["reason"]
+    return "failed.json cannot be read" if path.exists() else None
 
 
 def find(run):
@@ -82,15 +113,32 @@ def collect(results_dir):
 
 
 def write(path, content):
-    """Atomically: a reader sees the old file or the new one, never half of it."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        file.write(content if isinstance(content, str) else json.dumps(content, indent=1) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
+    """A string, or anything else as JSON."""
+    text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def replacing(path):
+    """A file to write. Atomically: a reader sees the old one or the new one, and a full disk leaves the old one."""
+    path, part = Path(path), None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
+            part = Path(file.name)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(0o644)
+        os.replace(part, path)
+    except BaseException as error:
+        if part:
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            why = f"{path} could not be written ({error.strerror or error})"
+            raise Refused(f"{why}: what was there before is kept, and the same command goes on from it") from error
+        raise
 
 
 def check_writable(*folders):

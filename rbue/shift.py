@@ -5,6 +5,7 @@ import json
 from tqdm import tqdm
 
 from rbue import metrics, results
+from rbue.cli import bars
 from rbue.config import Refused
 from rbue.data import corrupted
 
@@ -15,7 +16,7 @@ def report(run, test, data):
         return {}
     sets, path = corrupted.sets(run, data), results.folder(run) / "corruptions.json"
     done = begun(path, sets.source)
-    with tqdm(sets.cells, desc=f"{run.name} {sets.source}", unit="set", disable=None) as bar:
+    with tqdm(sets.cells, desc=f"{run.name} {sets.source}", unit="set", disable=bars()) as bar:
         for name, severity in bar:
             if name not in done["skipped"] and severity > len(done["types"].get(name, [])):
                 bar.set_postfix_str(f"{name} {severity}")

@@ -2,8 +2,12 @@
 
 import csv
 import io
-import os
+import math
+import signal
 import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -11,27 +15,81 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from rbue import devices, engine, methods, results
+from rbue import data as datasets
+from rbue import devices, engine, locks, methods, results
+from rbue.cli import Failed, bars, failure, out_of_memory
 from rbue.config import Refused
+from rbue.results import weights as folder
 
 
 def trained(runs, data, device):
     """The runs' networks and the records of their trainings: from disk, or trained now, several at once on a GPU."""
-    for group in packs(runs, device):
-        fit(group, data, device)
+    for failed in missing_trained(runs, data, device, {}):
+        for error in failed.values():
+            raise error
     return tuple(zip(*(finished(run, data, device) for run in runs), strict=True))
+
+
+def in_packs(runs):
+    """Trains what many jobs need. Yields {training's name: why it failed} whenever there is something new."""
+    failed = {}
+
+    def source(run):
+        return run.device, run.trained_on, run.data_dir
+
+    for _, alike in groupby(sorted(runs, key=source), source):
+        alike = list(alike)
+        try:
+            device, data = devices.choose(alike[0].device), datasets.load(alike[0].trained_on, alike[0].data_dir)
+        except Refused as error:
+            failed |= {run.training_name: failure(error) for run in alike}
+        else:
+            yield from missing_trained(alike, data, device, failed)
+        yield failed
+
+
+def missing_trained(runs, data, device, failed):
+    """Trains pack after pack what is neither trained nor failed. Yields after each what failed so far."""
+    while missing := [run for run in runs if not is_trained(run) and run.training_name not in failed]:
+        with claimed(missing, device) as pack:
+            try:
+                failed |= fit(pack, data, device) if pack else {}
+            except Exception as error:  # whatever it is, the other packs go on
+                failed |= {run.training_name: failure(error) for run in pack}
+        yield failed
 
 
 def is_trained(run):
     return (folder(run) / "weights.pt").exists()
 
 
+@contextmanager
+def claimed(runs, device):
+    """The next pack, locked until its weights are there: no other process trains the same. Empty where none is left."""
+    held = {}
+    try:
+        first = locks.first_free(list(map(folder, runs)), "waiting for the training of")
+        held = {first.folder: first} | {p: locks.attempt(p) for p in map(folder, runs) if p != first.folder}
+        pack = next(packs([run for run in runs if held[folder(run)]], device), [])
+        for path in held.keys() - set(map(folder, pack)):
+            release(held.pop(path))
+        yield pack
+    finally:
+        for lock in held.values():
+            release(lock)
+
+
+def release(lock):
+    if lock:
+        lock.release()
+
+
 def packs(runs, device):
-    """Trainings still to do that can share a GPU: of one schedule and at one epoch. A CPU takes one at a time."""
+    """Trainings still to do that can share a GPU: of one schedule and at one step. A CPU takes one at a time."""
     missing = {run.training_name: run for run in runs if not is_trained(run)}
 
     def shape(run):
-        return run.batch, run.epochs, run.crop, epochs_done(run)
+        return run.batch, run.epochs, run.crop, -steps_done(run)  # what was begun first
 
     for _, alike in groupby(sorted(missing.values(), key=shape), shape):
         alike = list(alike)
@@ -39,24 +97,26 @@ def packs(runs, device):
         yield from (alike[k : k + size] for k in range(0, len(alike), size))
 
 
-def folder(run) -> Path:
-    return Path(run.weights_dir) / run.training_name
-
-
 def build(run, data):
     return methods.build(run, data.classes, len(data.train_images))
 
 
 def finished(run, data, device):
-    saved = load(folder(run) / "weights.pt", device)
-    network = build(run, data).to(device)
-    network.load_state_dict(saved["network"])
-    return network.eval(), saved["record"]
+    path = folder(run) / "weights.pt"
+    saved, network = load(path, device), build(run, data).to(device)
+    with ours(path):
+        network.load_state_dict(saved["network"])
+        return network.eval(), saved["record"]
 
 
-def epochs_done(run):
-    path = folder(run) / "checkpoint.pt"
-    return len(load(path, "cpu")["curve"]) if path.exists() else 0
+def steps_done(run):
+    """Of the run's checkpoint; one that cannot be read counts as none here, and is named when it is needed."""
+    with suppress(Refused):
+        path = folder(run) / "checkpoint.pt"
+        saved = load(path, "cpu") if path.exists() else {"step": {"count": 0}}
+        with ours(path):
+            return int(saved["step"]["count"])
+    return 0
 
 
 def load(path, device):
@@ -64,15 +124,26 @@ def load(path, device):
     try:
         return torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # a truncated zip, a foreign pickle, an unreadable disk: all mean the same to the user
-        raise Refused(f"{path} cannot be read ({type(error).__name__}): delete it to train again") from error
+        raise Refused(f"{path} cannot be read ({type(error).__name__}): move it away to train again") from error
+
+
+@contextmanager
+def ours(path):
+    """A file that can be read but holds something else."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        why = f"{path} is not of this training ({type(error).__name__})"
+        raise Refused(f"{why}: move it away to train again") from error
 
 
 def save(path, content):
-    """Atomically: a crash while writing leaves the file before it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    torch.save(content, part)
-    os.replace(part, path)
+    """Whole or not at all: a crash or a full disk while writing leaves the file before it."""
+    with results.replacing(path) as file:
+        try:
+            torch.save(content, file)
+        except RuntimeError as error:  # torch's zip writer hides the disk's own error behind its own
+            raise (error.__context__ if isinstance(error.__context__, OSError) else error) from error
 
 
 @dataclass
@@ -83,68 +154,129 @@ class Training:
     step: engine.Step
     curve: list = field(default_factory=list)
     seconds: float = 0.0
+    board: object = None
 
     @property
     def checkpoint(self):
         return folder(self.run) / "checkpoint.pt"
 
+    @property
+    def steps_of_epoch(self):
+        """Steps of the epoch it is in that are done: not 0 where a checkpoint was asked for in its middle."""
+        return int(self.step.count) - len(self.curve) * self.step.per_epoch
+
     def resume(self):
         if self.checkpoint.exists():
             saved = load(self.checkpoint, self.step.device)
-            self.step.load(saved["step"])
-            self.curve, self.seconds = saved["curve"], saved["seconds"]
+            with ours(self.checkpoint):
+                self.step.load(saved["step"])
+                self.curve, self.seconds = saved["curve"], saved["seconds"]
+                self.step.sums.copy_(saved.get("sums", torch.zeros_like(self.step.sums)))
+        self.board = board(self.run, len(self.curve))
         return self
 
     def keep(self):
-        save(self.checkpoint, {"step": self.step.state(), "curve": self.curve, "seconds": self.seconds})
+        content = {"step": self.step.state(), "sums": self.step.sums, "curve": self.curve, "seconds": self.seconds}
+        save(self.checkpoint, content)
 
     def add(self, epoch):
-        """What the epoch came to. A loss that is not finite ends the run."""
+        """What the epoch came to, or why the run ends here."""
         loss, accuracy, kl = (self.step.sums / self.step.per_epoch).tolist()
-        if not torch.isfinite(self.step.sums).all():
+        self.step.sums.zero_()
+        if not math.isfinite(loss + kl):
             name, lr = self.run.training_name, self.run.lr
-            alone = "; pack=1 lets the other runs go on without it" if self.step.device.type == "cuda" else ""
-            raise Failed(self.run, f"the loss of {name} is {loss} in epoch {epoch + 1}: lower lr={lr:g}{alone}")
+            return Failed(f"the loss of {name} is {loss} in epoch {epoch + 1}: lower lr={lr:g}")
         row = {"epoch": epoch + 1, "loss": loss, "accuracy": accuracy, "kl": kl, "lr": self.step.lr.item()}
         self.curve.append(row)
+        write_curve(folder(self.run) / "curve.csv", self.curve)
+        for name in ("loss", "accuracy", "kl", "lr") if self.board else ():
+            self.board.add_scalar(name, row[name], epoch + 1)
+        return None
 
     def finish(self, record):
         parameters = sum(p.numel() for p in self.step.network.parameters())
         record = {"name": self.run.training_name, "parameters": parameters, "seconds": self.seconds, **record}
-        write_curve(folder(self.run) / "curve.csv", self.curve)
         saved = {"network": self.step.network.state_dict(), "record": record | self.curve[-1]}
         save(folder(self.run) / "weights.pt", saved)
         self.checkpoint.unlink(missing_ok=True)
 
 
-class Failed(Refused):
-    """A training that cannot go on: the reason is left beside where its result would be."""
+def board(run, epochs):
+    """TensorBoard's writer where it is asked for; what a killed training wrote after its checkpoint is hidden."""
+    if run.logger != "tensorboard":
+        return None
+    from torch.utils.tensorboard import SummaryWriter
 
-    def __init__(self, run, sentence):
-        super().__init__(sentence)
-        results.write(results.folder(run) / "failed.json", {"reason": sentence, "config": run.identity})
+    return SummaryWriter(folder(run), purge_step=epochs + 1)
 
 
 def fit(runs, data, device):
-    """Trains runs of one schedule side by side and saves their weights."""
-    first, images = runs[0], engine.Images(data, runs[0].crop, device)
-    group = [Training(run, engine.Step(run, build(run, data), images, device)).resume() for run in runs]
+    """Trains runs of one schedule side by side and saves their weights. Returns those that failed, by name."""
+    try:
+        return _fit(runs, data, device)
+    except torch.OutOfMemoryError as error:
+        knobs = f"pack={len(runs)}" if len(runs) > 1 else "what else runs on it"
+        raise Refused(out_of_memory(error, knobs)) from error
+
+
+def _fit(runs, data, device):
+    first, (group, failed) = runs[0], begun(runs, data, device)
+    if not group:
+        return failed
     with devices.measured(device) as setup:
         advance, how = engine.fast([t.step for t in group], device, first.engine)
-    done, per_epoch = len(group[0].curve), group[0].step.per_epoch
-    steps = {"total": first.epochs * per_epoch, "initial": done * per_epoch, "unit": "step"}
-    with tqdm(desc=label(runs), disable=None, **steps) as bar:
+    steps = {"total": group[0].step.total, "initial": int(group[0].step.count), "unit": "step"}
+    with tqdm(desc=label(runs), disable=bars(), **steps) as bar, devices.measured(device) as cost, Stop() as stop:
         bar.desc = label(runs)  # tqdm forgets it where it draws nothing
-        for epoch in range(done, first.epochs):
-            with devices.measured(device) as cost:
-                train_epoch(group, advance, epoch, bar)
-            for training in group:
-                training.seconds += cost["seconds"] / len(group)
-                if (epoch + 1) % first.checkpoint_every == 0 and epoch + 1 < first.epochs:
+        for epoch in range(len(group[0].curve), first.epochs):
+            failed |= train_epoch(group, advance, epoch, bar, stop)
+            group = [t for t in group if t.run.training_name not in failed]
+            if not group:
+                return failed
+            if (epoch + 1) % first.checkpoint_every == 0 and epoch + 1 < first.epochs:
+                for training in group:
                     training.keep()
-    shared = {"peak_memory_bytes": cost["peak_memory_bytes"] // len(group), "hardware": cost["hardware"]}
+    shared = {"peak_memory_bytes": cost["peak_memory_bytes"] // len(runs), "hardware": cost["hardware"]}
     for training in group:
-        training.finish(shared | {"setup_seconds": setup["seconds"], "packed": len(group), "engine": how})
+        training.finish(shared | {"setup_seconds": setup["seconds"], "packed": len(runs), "engine": how})
+    return failed
+
+
+def begun(runs, data, device):
+    """The trainings from their checkpoints on, and those whose checkpoint is not to be used."""
+    group, failed, images = [], {}, engine.Images(data, runs[0].crop, device)
+    for run in runs:
+        try:
+            group.append(Training(run, engine.Step(run, build(run, data), images, device)).resume())
+        except Refused as error:
+            failed[run.training_name] = failure(error)
+    return group, failed
+
+
+class Stop:
+    """A signal to end (Ctrl-C, SLURM's warning, timeout) waits for the end of the step and for a checkpoint. Then it is
+    sent again, to whoever would have had it: submitit asks to be requeued, a plain process ends."""
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+
+    def __enter__(self):
+        self.asked, self.before = None, {}
+        if threading.current_thread() is threading.main_thread():  # Python takes signals nowhere else
+            self.before = {number: signal.signal(number, self.ask) for number in self.SIGNALS}
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def ask(self, number, frame):
+        self.asked = number
+
+    def pass_on(self):
+        number, self.asked = self.asked, None
+        signal.signal(number, self.before[number])
+        signal.raise_signal(number)
+        signal.signal(number, self.ask)  # it was let pass: the training goes on
 
 
 def label(runs):
@@ -153,17 +285,32 @@ def label(runs):
     return f"{runs[0].trained_on} {runs[0].arch} {name}{others}"
 
 
-def train_epoch(group, advance, epoch, bar):
-    """One pass over the images; its end is the only moment the device is waited for."""
+def train_epoch(group, advance, epoch, bar, stop):
+    """One pass over the images; its end is the only moment the device is waited for. Returns those that failed."""
+    begun = time.perf_counter()
     for training in group:
         training.step.shuffle(epoch)
-        training.step.sums.zero_()
-    for _ in range(group[0].step.per_epoch):
+    for _ in range(group[0].steps_of_epoch, group[0].step.per_epoch):
         advance()
         bar.update()
+        if stop.asked:
+            devices.synchronize(group[0].step.device)
+            begun = share_time(group, begun)
+            for training in group:
+                training.keep()
+            stop.pass_on()
+    failed = {t.run.training_name: why for t in group if (why := t.add(epoch))}
+    share_time(group, begun)
+    if alive := [t for t in group if t.run.training_name not in failed]:
+        say(bar, alive[0].curve[-1], alive[0].run.epochs)
+    return failed
+
+
+def share_time(group, begun):
+    now = time.perf_counter()
     for training in group:
-        training.add(epoch)
-    say(bar, group[0].curve[-1], group[0].run.epochs)
+        training.seconds += (now - begun) / len(group)
+    return now
 
 
 def say(bar, row, epochs):

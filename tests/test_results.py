@@ -11,9 +11,9 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "result.json"
     results.write(path, {"a": 1})
     monkeypatch.setattr(results.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(Refused, match=r"could not be written \(disk full\): what was there before is kept"):
         results.write(path, {"a": 2})
-    assert json.loads(path.read_text()) == {"a": 1}
+    assert json.loads(path.read_text()) == {"a": 1} and list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 99}'])

@@ -1,0 +1,177 @@
+"""Unions of grids, and what becomes of them when a job fails, when two sweeps meet, when one is told to stop."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+import torch
+from conftest import ROOT
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from rbue import locks, results, sweeps, training
+from rbue.report.rows import LABELS, ROWS, SIX, place
+
+CPU = torch.device("cpu")
+os.environ["OMP_NUM_THREADS"] = "1"  # of the processes started here: several share the cores
+TINY = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2"]
+
+
+def jobs(line):
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        return sweeps.jobs(line.split(), loader, lambda o: compose("config", o, return_hydra_config=True))
+
+
+def rows(line):
+    return [place(run.identity)[0] for _, run in jobs(line)]
+
+
+def command(*words):
+    return [sys.executable, str(ROOT / "train.py"), *words]
+
+
+def sweep(folder, *words, **options):
+    done = subprocess.run(command("-m", *words), cwd=folder, capture_output=True, text=True, timeout=600, **options)
+    return done
+
+
+def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
+    assert sorted(rows("sweep=rows dataset=cifar100 arch=vgg13")) == sorted(LABELS)
+    corrupted = [run for _, run in jobs("sweep=rows dataset=cifar10_c arch=vgg13")]
+    wanted = [settings for label, settings in ROWS if label in SIX]
+    assert len(corrupted) == len(wanted) == 6
+    assert all(any(s.items() <= run.identity.items() for run in corrupted) for s in wanted)
+
+
+@pytest.mark.parametrize(
+    "line, cells",
+    [
+        ("sweep=table2 arch=vgg13 seed=0,1", 20),  # the command line's words win and cross
+        ("sweep=position", 3),
+        ("sweep=space", 7),
+        ("sweep=figures", 6 + 7 + 7),
+        ("sweep=demo", 10 + 6 + 2),  # position=all is one of the ten rows
+        ("sweep=rows,position arch=densenet121 dataset=tinyimagenet", 10 + 2),
+        ("method=dropreLU q=0.8,0.9,0.80", 2),
+    ],
+)
+def test_a_union_holds_each_run_once(line, cells):
+    assert len(jobs(line)) == cells
+
+
+@pytest.mark.parametrize(
+    "line, sentence",
+    [
+        ("sweep=table9", "sweep=table9 is not known: choose one of all, demo, figures, position, rows, space, table1"),
+        ("sweep=rows dataset=digits q=0.9", "method=single has no setting 'q'"),
+        ("sweep=position q=0.8,1.5", "q=1.5 must lie in [0, 1]"),
+        ("sweep=position q=1.5", "q=1.5 must lie in [0, 1]"),
+        ("method=mc_dropout,single p=much", "p=much: Value 'much' of type 'str' could not be converted to Float"),
+        ("sweep=demo launch=moon", "launch=moon is not known: choose one of"),
+    ],
+)
+def test_an_illegal_line_is_refused_before_the_first_job(line, sentence, tmp_path):
+    done = sweep(tmp_path, *line.split())
+    assert done.returncode != 0 and sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_without_m_says_how_it_is_started(tmp_path):
+    done = subprocess.run(command("sweep=table1"), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and done.stderr.strip() == (
+        "refused: sweep=table1 is many runs: python train.py -m sweep=table1 starts them"
+    )
+
+
+def test_a_sweep_trains_what_is_shared_once_and_skips_what_is_done(tmp_path):
+    words = [*TINY, "sweep=rows"]
+    first = sweep(tmp_path, *words)
+    assert first.returncode == 0, first.stderr
+    assert len(results.collect(tmp_path / "results")) == 10
+    assert len(list(tmp_path.glob("weights/digits/small/*/weights.pt"))) == 12  # the ensemble's first is Single's
+    assert first.stdout.splitlines()[-1].split() == ["digits", "small", "demo", "10", "10", "0", "0", "0", "0", "s"]
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
+    second = sweep(tmp_path, *words)
+    assert second.returncode == 0 and second.stderr == ""
+    assert before == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
+
+
+def test_one_failure_is_kept_and_told_and_the_others_go_on(tmp_path):
+    words = [*TINY, "lr=0.1,1e30", "schedule=step", "warmup=0", "method=single,dropreLU"]
+    done = sweep(tmp_path, *words)
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert "2 of 4 jobs failed: the same command tries them again" in done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.startswith("failed: ")]) == 2
+    assert len(results.collect(tmp_path / "results")) == 2
+    failed = [json.loads(p.read_text()) for p in tmp_path.rglob("failed.json")]
+    assert len(failed) == 2 and all("lower lr=1e+30" in f["reason"] and f["config"]["lr"] == 1e30 for f in failed)
+    assert [line.split()[3:8] for line in done.stdout.splitlines()[-3:-2]] == [["4", "2", "0", "2", "0"]]
+
+
+def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits_run, few_digits, tmp_path):
+    sound = digits_run("epochs=2", "schedule=step", "warmup=0")
+    alone = digits_run("epochs=2", "schedule=step", "warmup=0", f"weights_dir={tmp_path}/alone")
+    wild = digits_run("epochs=2", "schedule=step", "warmup=0", "lr=1e30")
+    failed = training.fit([wild, sound], few_digits, CPU)
+    assert list(failed) == [wild.training_name] and not training.is_trained(wild)
+    training.fit([alone], few_digits, CPU)
+    one, other = (training.load(training.folder(r) / "weights.pt", CPU)["network"] for r in (sound, alone))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
+    words = command("-m", *TINY, "method=deep_ensemble", "members=2", "seed=0,1,2")
+    both = [subprocess.Popen(words, cwd=tmp_path, stdout=-1, stderr=-1, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=600) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    wrote = Counter(line for out, _ in said for line in out.splitlines() if line.startswith("wrote "))
+    ended = Counter(line.split(":")[0] for _, err in said for line in err.splitlines() if "epoch 1/1" in line)
+    assert len(wrote) == 3 and set(wrote.values()) == {1}
+    assert len(ended) == 4 and set(ended.values()) == {1}
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_the_same_weights(
+    digits_run, few_digits, tmp_path
+):
+    whole, stopped = digits_run("epochs=2"), digits_run("epochs=2", f"weights_dir={tmp_path}/stopped")
+    training.trained([whole], few_digits, CPU)
+    step, count = training.engine.Step.__call__, [0]
+
+    def asked_in_step_six(self):
+        step(self)
+        count[0] += 1
+        if count[0] == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(training.engine.Step, "__call__", asked_in_step_six)
+        training.trained([stopped], few_digits, CPU)
+    assert training.steps_done(stopped) == 6  # of four an epoch
+    training.trained([stopped], few_digits, CPU)
+    one, other = (training.load(training.folder(r) / "weights.pt", CPU)["network"] for r in (whole, stopped))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert (training.folder(whole) / "curve.csv").read_text() == (training.folder(stopped) / "curve.csv").read_text()
+
+
+def test_a_lock_is_free_when_its_holder_was_killed(tmp_path):
+    code = f"from rbue import locks; import time; lock = locks.attempt({str(tmp_path / 'a')!r}); print(1, flush=True)"
+    holder = subprocess.Popen([sys.executable, "-c", f"{code}; time.sleep(99)"], cwd=ROOT, stdout=-1)
+    holder.stdout.readline()
+    assert locks.attempt(tmp_path / "a") is None
+    assert f"process {holder.pid} on" in locks.holder(tmp_path / "a")
+    holder.kill()
+    holder.wait()
+    assert locks.holder(tmp_path / "a") is None
+    locks.attempt(tmp_path / "a").release()
+
+
+def test_a_lock_leaves_no_folder_that_was_not_there(tmp_path):
+    (tmp_path / "mine").mkdir()
+    locks.attempt(tmp_path / "mine" / "a" / "b").release()
+    assert [p.name for p in tmp_path.rglob("*")] == ["mine"]
