@@ -33,7 +33,7 @@ def experiment(run):
     """data → networks → fit → predict → score → write"""
     from rbue import analysis, data, devices, inference, metrics, shift, training  # torch takes seconds: not for a TAB
 
-    device = devices.choose(run.device)
+    device = devices.choose(run.device, run.per_gpu)
     images = data.load(run.trained_on, run.data_dir)
     networks, records = training.trained(run.trainings, images, device)
     test = inference.Tester(run, networks, images, device)

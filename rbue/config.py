@@ -6,7 +6,9 @@ beat YAML. Nothing here imports torch, so shell completion and `make tables` sta
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass, field, fields
+from glob import glob
 from importlib.util import find_spec
 
 from hydra.core.config_store import ConfigStore
@@ -257,6 +259,14 @@ def register():
         store(group="hydra/schema", name=name, node=schema, package="_global_")
     store(group="hydra/sweeper", name="union", node=Union)
     store(group="hydra/launcher", name="packed", node=Packed)
+    OmegaConf.register_new_resolver("places", lambda per_gpu: gpus() * (per_gpu or 1) or os.cpu_count(), replace=True)
+    OmegaConf.register_new_resolver("gpu_share", lambda per_gpu: 1 / (per_gpu or 1) if gpus() else 0, replace=True)
+
+
+def gpus():
+    """How many GPUs this process may use, counted without torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return len(glob("/dev/nvidia[0-9]*")) if visible is None else len(visible.split(",")) if visible else 0
 
 
 def parse(cfg) -> Run:

@@ -1,19 +1,26 @@
 """Which device a run uses, what it is called and how much memory it took."""
 
+import os
 import platform
 import resource
+import tempfile
 import time
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 import torch
 
+from rbue import locks
 from rbue.config import Refused
 
 
-def choose(name):
-    """auto takes the GPU where there is one."""
+def choose(name, per_gpu=None):
+    """auto takes the GPU where there is one, and of several the one on which this process has a place."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and per_gpu:
+        name = place(per_gpu)
     if name.split(":")[0] not in ("cpu", "cuda"):
         raise Refused(f"device={name} is not known: choose auto, cpu, cuda or one GPU such as cuda:1")
     try:
@@ -24,6 +31,19 @@ def choose(name):
         torch.cuda.set_device(name)  # streams and graphs are made on the current one
     torch.backends.cudnn.benchmark = True  # shapes never change, so trying every convolution once pays
     return torch.device(name)
+
+
+@cache
+def place(per_gpu):
+    """A GPU with a place left, claimed until this process ends: else all processes of a sweep would take the first."""
+    gpus = [str(torch.cuda.get_device_properties(k).uuid) for k in range(torch.cuda.device_count())]
+    folder = Path(tempfile.gettempdir()) / f"rbue-gpus-{os.getuid()}"
+    places = {folder / f"{gpu}-{k}": f"cuda:{number}" for k in range(per_gpu) for number, gpu in enumerate(gpus)}
+    CLAIMED.append(locks.first_free(list(places), "waiting for a place on a GPU,"))
+    return places[CLAIMED[-1].folder]
+
+
+CLAIMED = []  # locks that end with the process
 
 
 def describe(device):

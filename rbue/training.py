@@ -31,8 +31,9 @@ def trained(runs, data, device):
 
 
 def in_packs(runs):
-    """Trains what many jobs need. Yields {training's name: why it failed} whenever there is something new."""
+    """Trains what many jobs need. Yields {training's name: why it failed}, at once and whenever there is news."""
     failed = {}
+    yield failed
 
     def source(run):
         return run.device, run.trained_on, run.data_dir
@@ -40,7 +41,9 @@ def in_packs(runs):
     for _, alike in groupby(sorted(runs, key=source), source):
         alike = list(alike)
         try:
-            device, data = devices.choose(alike[0].device), datasets.load(alike[0].trained_on, alike[0].data_dir)
+            first = alike[0]
+            device = devices.choose(first.device, first.per_gpu)
+            data = datasets.load(first.trained_on, first.data_dir)
         except Refused as error:
             failed |= {run.training_name: failure(error) for run in alike}
         else:

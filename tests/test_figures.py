@@ -321,7 +321,7 @@ def run_script(tmp_path, results, check="pass"):
 def test_the_command_needs_no_torch_and_says_what_is_missing_and_what_makes_it(tmp_path):
     said = run_script(tmp_path, [result("Single")], check="assert 'torch' not in sys.modules")
     assert "resnet18: behaviours" in said
-    assert "'python scripts/rows.py dataset=cifar10_c arch=resnet18 protocol=fast' makes it" in said
+    assert "'python train.py -m sweep=rows dataset=cifar10_c arch=resnet18 protocol=fast' makes it" in said
     assert "No diversity matrices yet" in said and "No metrics against samples yet" in said
 
 

@@ -48,4 +48,4 @@ def grids(network, paper_dir):
 def makes(figure, network):
     """The command whose results a missing figure waits for."""
     dataset = f"{network.dataset}_c" if figure == "corruption box plots" else network.dataset
-    return f"python scripts/rows.py dataset={dataset} arch={network.arch} protocol={network.protocol}"
+    return f"python train.py -m sweep=rows dataset={dataset} arch={network.arch} protocol={network.protocol}"
