@@ -28,6 +28,16 @@ demo: setup ## Train and evaluate all ten rows on embedded digits, clean and cor
 	$(PY) scripts/claims.py --results $(DEMO)/runs --out $(DEMO)/claims.md
 	$(PY) scripts/report.py --results $(DEMO)/runs --out $(DEMO)/report.html
 
+sweep: setup ## Run the cells of one table or figure: make sweep SWEEP=table1 ARGS="seed=0,1,2 protocol=fast"
+	@test -n "$(SWEEP)" || { echo "make sweep SWEEP=table1 starts one; there are:" $(basename $(notdir $(wildcard conf/sweep/*.yaml))); exit 2; }
+	$(PY) train.py -m sweep=$(SWEEP) $(ARGS)
+
+status: setup ## Which cells are done, running, failed, missing: of what was begun, or of SWEEP=table1 ARGS="seed=0,1,2"
+	@$(PY) scripts/status.py $(addprefix sweep=,$(SWEEP)) $(ARGS)
+
+chaos: setup ## Storm: kill, double and misspell sweeps of the digits, start them in every way; half an hour on 2 cores
+	$(PY) scripts/chaos.py $(ARGS)
+
 test: setup ## Check style and run the tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -58,5 +68,5 @@ clean: ## Remove the environment and caches; results, weights and data stay
 	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test data tables claims figures report corruptions benchmark clean
+.PHONY: help setup demo sweep status chaos test data tables claims figures report corruptions benchmark clean
 .DEFAULT_GOAL := help

@@ -111,6 +111,8 @@ def sentence(error, arguments=()):
     text = f"{error}\n{error.__cause__ or ''}".strip()
     if isinstance(error, MissingConfigException) and error.options is not None:
         return missing_choice(error)
+    if key := re.match(r"Could not override '(hydra\.[^']+)'", text):
+        return f"'{key[1]}' is no setting of Hydra or of this launcher: python train.py --cfg hydra shows them"
     if key := re.match(r"Could not override '([^']+)'", text):
         method = next((a for a in reversed(arguments) if a.startswith("method=")), "method=single")
         return f"{method} has no setting '{key[1]}': python train.py --help lists the knobs of each method"

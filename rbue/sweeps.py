@@ -1,10 +1,15 @@
 """What a sweep consists of, and how much of it is done. Read without torch."""
 
+import json
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import mean
 
+from hydra import compose
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import open_dict
@@ -13,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rbue import config, locks, results
 from rbue.cli import sentence
 from rbue.config import Refused
+from rbue.report.rows import own_hydra, register_once
 
 
 def jobs(words, loader, compose):
@@ -23,6 +29,14 @@ def jobs(words, loader, compose):
         run = run_of(said(compose, overrides), overrides)
         found.setdefault(results.folder(run), (overrides, run))
     return list(found.values())
+
+
+def runs_of(words):
+    """The runs of a command line, outside of a Hydra application."""
+    register_once()
+    with own_hydra():
+        loader = GlobalHydra.instance().config_loader()
+        return [run for _, run in jobs(words, loader, lambda o: compose("config", o, return_hydra_config=True))]
 
 
 def expand(words, parser, compose):
@@ -58,6 +72,18 @@ def run_of(cfg, overrides=()):
         return config.parse(cfg)
     except OmegaConfBaseException as error:
         raise Refused(sentence(error, overrides)) from error
+
+
+def begun(results_dir):
+    """Lines of the tables of which a folder holds anything, finished or failed."""
+    seeds = defaultdict(set)
+    for path in sorted(Path(results_dir).glob("*/*/*/*.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            known = json.loads(path.read_text())["config"]
+            seeds[known["dataset"], known["arch"], known["protocol"]].add(known["seed"])
+    for (dataset, arch, protocol), found in seeds.items():
+        words = [f"dataset={dataset}", f"arch={arch}", f"protocol={protocol}", f"results_dir={results_dir}"]
+        yield ["sweep=rows", *words, f"seed={','.join(map(str, sorted(found)))}"]
 
 
 # --- how far it is ----------------------------------------------------------------------------------------------------

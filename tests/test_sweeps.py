@@ -10,8 +10,6 @@ from collections import Counter
 import pytest
 import torch
 from conftest import ROOT
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 
 from rbue import locks, results, sweeps, training
 from rbue.report.rows import LABELS, ROWS, SIX, place
@@ -21,14 +19,8 @@ os.environ["OMP_NUM_THREADS"] = "1"  # of the processes started here: several sh
 TINY = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2"]
 
 
-def jobs(line):
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        loader = GlobalHydra.instance().config_loader()
-        return sweeps.jobs(line.split(), loader, lambda o: compose("config", o, return_hydra_config=True))
-
-
-def rows(line):
-    return [place(run.identity)[0] for _, run in jobs(line)]
+def runs(line):
+    return sweeps.runs_of(line.split())
 
 
 def command(*words):
@@ -41,8 +33,8 @@ def sweep(folder, *words, **options):
 
 
 def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
-    assert sorted(rows("sweep=rows dataset=cifar100 arch=vgg13")) == sorted(LABELS)
-    corrupted = [run for _, run in jobs("sweep=rows dataset=cifar10_c arch=vgg13")]
+    assert {place(run.identity)[0] for run in runs("sweep=rows dataset=cifar100 arch=vgg13")} == set(LABELS)
+    corrupted = runs("sweep=rows dataset=cifar10_c arch=vgg13")
     wanted = [settings for label, settings in ROWS if label in SIX]
     assert len(corrupted) == len(wanted) == 6
     assert all(any(s.items() <= run.identity.items() for run in corrupted) for s in wanted)
@@ -61,7 +53,7 @@ def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
     ],
 )
 def test_a_union_holds_each_run_once(line, cells):
-    assert len(jobs(line)) == cells
+    assert len(runs(line)) == cells
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,138 @@
+"""The same sweep through other launchers, where they are installed, gives the same metrics; a job told to end is queued
+again."""
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from conftest import ROOT
+
+from rbue import devices
+from rbue.results import collect
+
+WORDS = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2"]
+HALF_WRONG = ["method=dropreLU", "lr=0.1,1e30", "warmup=0", "schedule=step"]
+EXTRA = {"joblib": ["hydra.launcher.n_jobs=2"], "slurm_local": [], "ray": ["hydra.launcher.ray.init.num_cpus=2"]}
+PLUGIN = {"joblib": "joblib", "slurm_local": "submitit", "ray": "ray"}
+
+
+def installed(launch):
+    return importlib.util.find_spec("hydra_plugins") and importlib.util.find_spec(
+        f"hydra_plugins.hydra_{PLUGIN[launch]}_launcher"
+    )
+
+
+def needs(launch):
+    return pytest.param(launch, marks=pytest.mark.skipif(not installed(launch), reason=f"{launch} is not installed"))
+
+
+def start(folder, *words):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # the same sums in the same order, whoever starts it
+    command = [sys.executable, str(ROOT / "train.py"), "-m", *WORDS, *words]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=-1, stderr=-1, text=True)
+
+
+def sweep(folder, *words):
+    folder.mkdir(exist_ok=True)
+    process = start(folder, *words)
+    out, err = process.communicate(timeout=600)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("packed")
+    sweep(folder, *HALF_WRONG)
+    return metrics(folder)
+
+
+def metrics(folder):
+    return {result["name"]: result["metrics"] for result in collect(folder / "results")}
+
+
+@pytest.mark.parametrize("launch", [needs(launch) for launch in EXTRA])
+def test_every_launcher_gives_the_same_metrics_and_counts_what_failed(launch, packed, tmp_path):
+    code, _, err = sweep(tmp_path, *HALF_WRONG, f"launch={launch}", *EXTRA[launch])
+    assert code != 0 and "1 of 2 jobs failed" in err and "Traceback" not in err
+    assert metrics(tmp_path) == packed and len(packed) == 1
+    (failed,) = tmp_path.rglob("failed.json")
+    assert "lower lr=1e+30" in json.loads(failed.read_text())["reason"]
+
+
+@pytest.mark.parametrize("launch", [needs("slurm_local")])
+def test_a_job_told_to_end_keeps_a_checkpoint_and_is_queued_again(launch, tmp_path):
+    sweeping = start(tmp_path, "launch=slurm_local", "epochs=30", "checkpoint_every=100")
+    logs = tmp_path / "outputs" / "multirun" / ".submitit"
+    wait_for(lambda: "epoch 3/30" in "".join(p.read_text() for p in logs.rglob("*.err")))
+    (log,) = logs.rglob("*.err")
+    (task,) = children(int(log.name.split("_")[0]))
+    os.kill(task, signal.SIGUSR2)
+    _, err = sweeping.communicate(timeout=600)
+    assert sweeping.returncode == 0, err
+    said = "".join(p.read_text() for p in logs.rglob("*.out"))
+    assert "Requeued job" in said
+    epochs = re.findall(r"epoch (\d+)/30", "".join(p.read_text() for p in logs.rglob("*.err")))
+    assert epochs == sorted(set(epochs), key=int)  # none was trained twice
+    assert len(metrics(tmp_path)) == 1
+
+
+def wait_for(condition, seconds=300):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def children(process):
+    return [int(p) for p in open(f"/proc/{process}/task/{process}/children").read().split()]
+
+
+def test_a_launcher_that_is_not_installed_is_named_with_the_way_to_it(tmp_path):
+    missing = [launch for launch in ("joblib", "ray") if not installed(launch)]
+    if not missing:
+        pytest.skip("all launchers are installed")
+    code, _, err = sweep(tmp_path, f"launch={missing[0]}")
+    assert code != 0 and f"pip install -e '.[{missing[0]}]'" in err and not list(tmp_path.iterdir())
+
+
+def test_processes_share_the_gpus_of_a_machine_by_places(tmp_path):
+    """Five processes, two GPUs with two places each: four have one each, the fifth waits until one of them dies."""
+    code = (
+        "import sys, time, tempfile, torch; from types import SimpleNamespace as S; from rbue import devices\n"
+        f"tempfile.tempdir = {str(tmp_path)!r}\n"
+        "torch.cuda.device_count = lambda: 2\n"
+        "torch.cuda.get_device_properties = lambda k: S(uuid=f'gpu{k}')\n"
+        "print(devices.place(2), flush=True); time.sleep(300)"
+    )
+    command = [sys.executable, "-c", code]
+    five = [subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-1, text=True) for _ in range(4)]
+    got = [process.stdout.readline().strip() for process in five]
+    assert sorted(got) == ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]
+    last = subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-1, text=True)
+    assert last.stderr.readline().startswith("waiting for a place on a GPU,")
+    five[1].kill()
+    assert last.stdout.readline().strip() == got[1]
+    for process in [*five, last]:
+        process.kill()
+        process.communicate()
+
+
+def test_without_a_gpu_no_place_is_claimed():
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    assert devices.choose("auto", per_gpu=1).type == "cpu"
+
+
+def test_the_config_of_slurm_asks_to_be_queued_again(tmp_path):
+    if not installed("slurm_local"):
+        pytest.skip("submitit is not installed")
+    command = [sys.executable, str(ROOT / "train.py"), "launch=slurm", "--cfg", "hydra", "--package", "hydra.launcher"]
+    shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True).stdout
+    assert "max_num_timeout: 20" in shown and json.dumps(True) in shown.split("requeue: ")[1]
