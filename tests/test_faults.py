@@ -1,0 +1,181 @@
+"""What goes wrong outside of us: memory, disk, files of others. A sentence; nothing overwritten, nothing lost."""
+
+import errno
+import json
+import resource
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from rbue import cli, results, sweeps, training
+from rbue.config import Refused
+
+CPU = torch.device("cpu")
+OUT_OF_MEMORY = (
+    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139.81 GiB of which 1.25 GiB is "
+    "free. Including non-PyTorch memory, this process has 138.50 GiB memory in use."
+)
+
+
+def raising(error):
+    def call(*_, **__):
+        raise error
+
+    return call
+
+
+@contextmanager
+def files_at_most(size):
+    """A disk with that much room, as the system tells it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_gpu_too_small_for_a_pack_says_what_to_lower(digits_run, few_digits, monkeypatch):
+    monkeypatch.setattr(training, "train_epoch", raising(torch.OutOfMemoryError(OUT_OF_MEMORY)))
+    with pytest.raises(Refused) as refused:
+        training.fit([digits_run(f"seed={k}") for k in range(3)], few_digits, CPU)
+    assert str(refused.value) == (
+        "the GPU is too small for this: 1.25 GiB of its 139.81 GiB were free when 2.50 GiB more were asked for; "
+        "lower pack=3, which changes no result"
+    )
+
+
+def test_a_gpu_too_small_for_the_evaluation_says_what_to_lower(digits_run):
+    run = digits_run()
+    with pytest.raises(cli.Failed, match=r"2\.50 GiB more were asked for; lower eval_batch="), cli.failures_kept(run):
+        raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+    kept = json.loads((results.folder(run) / "failed.json").read_text())
+    assert "lower eval_batch" in kept["reason"] and any("OutOfMemoryError" in line for line in kept["traceback"])
+
+
+def test_a_full_disk_keeps_the_checkpoint_before_it(digits_run, few_digits, monkeypatch):
+    run = digits_run("epochs=3", "checkpoint_every=1")
+    epoch = training.train_epoch
+    held = []
+
+    def disk_fills_in_epoch_one(group, advance, number, bar, stop):
+        if number == 1:
+            held.append((training.folder(run) / "checkpoint.pt").read_bytes())
+            held.append(files_at_most(20_000))
+            held[1].__enter__()
+        return epoch(group, advance, number, bar, stop)
+
+    monkeypatch.setattr(training, "train_epoch", disk_fills_in_epoch_one)
+    try:
+        with pytest.raises(Refused, match=r"checkpoint.pt could not be written \(.*\): what was there before is kept"):
+            training.trained([run], few_digits, CPU)
+    finally:
+        held[1].__exit__(None, None, None)
+    assert (training.folder(run) / "checkpoint.pt").read_bytes() == held[0]
+    assert sorted(p.name for p in training.folder(run).iterdir()) == ["checkpoint.pt", "curve.csv"]
+    monkeypatch.setattr(training, "train_epoch", epoch)
+    _, (record,) = training.trained([run], few_digits, CPU)
+    assert record["epoch"] == 3
+
+
+def test_no_space_left_is_said_as_the_system_says_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(results.os, "fsync", raising(OSError(errno.ENOSPC, "No space left on device")))
+    with pytest.raises(Refused, match=r"a\.json could not be written \(No space left on device\)"):
+        results.write(tmp_path / "a.json", {})
+    assert not list(tmp_path.iterdir())
+
+
+FOREIGN = {
+    "another network": {"step": {"network": {}, "optimizers": [], "count": 1}},
+    "no checkpoint": {"a": 1},
+    "a list": [1],
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_checkpoint_that_is_not_ours_is_named_and_left_alone(kind, digits_run, few_digits):
+    run, other = digits_run("epochs=1"), digits_run("epochs=1", "seed=1")
+    path = training.folder(run) / "checkpoint.pt"
+    training.save(path, FOREIGN[kind])
+    before = path.read_bytes()
+    failed = training.fit([run, other], few_digits, CPU)
+    assert list(failed) == [run.training_name] and training.is_trained(other)
+    assert f"{path} is not of this training" in str(failed[run.training_name])
+    assert path.read_bytes() == before
+
+
+def test_code_in_a_checkpoint_is_not_run(digits_run, few_digits, tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "touched",)
+
+    run = digits_run("epochs=1")
+    training.folder(run).mkdir(parents=True)
+    torch.save({"step": Evil()}, training.folder(run) / "checkpoint.pt")
+    with pytest.raises(Refused, match=r"checkpoint.pt cannot be read"):
+        training.trained([run], few_digits, CPU)
+    assert not (tmp_path / "touched").exists()
+
+
+def test_a_result_of_another_version_is_a_failed_cell_and_stays(digits_run):
+    run = digits_run()
+    results.write(results.folder(run) / "result.json", {"format": 99})
+    told = sweeps.table([run])
+    assert "has format 99, this version reads" in told and told.splitlines()[1].split()[3:8] == [
+        "1",
+        "0",
+        "0",
+        "1",
+        "0",
+    ]
+    with pytest.raises(Refused, match="has format 99"), cli.failures_kept(run), results.opened(run):
+        pass
+    assert json.loads((results.folder(run) / "result.json").read_text()) == {"format": 99}
+
+
+def test_any_error_in_a_sweep_leaves_its_traceback_in_the_runs_folder(digits_run, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "in_multirun", lambda: True)
+    run = digits_run()
+    with pytest.raises(cli.Failed, match="ZeroDivisionError: division by zero"), cli.failures_kept(run):
+        1 / 0  # noqa: B018
+    kept = json.loads((results.folder(run) / "failed.json").read_text())
+    assert any("test_faults.py" in line for line in kept["traceback"])
+    assert capsys.readouterr().err == f"failed: {run.name}: ZeroDivisionError: division by zero\n"
+    assert sweeps.cell(run).state == "failed"
+
+
+def test_what_is_refused_before_it_began_leaves_nothing(digits_run, tmp_path):
+    run = digits_run("device=cuda:99")
+    with pytest.raises(Refused), cli.failures_kept(run), results.opened(run):
+        raise Refused("device=cuda:99 is not to be had here")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_time_left_is_the_pace_of_the_cells_done(digits_run):
+    done = digits_run()
+    runs = [done, digits_run("seed=1"), digits_run("method=deep_ensemble", "members=3"), digits_run("arch=vgg13")]
+    content = {"format": results.FORMAT, "seconds": {"train": 10.0, "evaluate": 1.0}, "trainings": [{}]}
+    results.write(results.folder(done) / "result.json", content)
+    training.save(training.folder(done) / "weights.pt", {})
+    cells = [sweeps.cell(run) for run in runs]
+    assert sweeps.seconds_left(cells[:2], cells) == 11  # one training, one evaluation
+    assert sweeps.seconds_left(cells[:3], cells) == 22  # seeds 1 and 2 are trained once for all, two evaluations
+    assert sweeps.seconds_left(cells, cells) is None  # nothing is known of that architecture
+    assert [sweeps.duration(s) for s in (30, 600, 8000, 200_000, None)] == ["30 s", "10 min", "2 h", "2 days", "–"]
+
+
+def test_tensorboard_shows_the_curve(digits_run, few_digits):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run = digits_run("epochs=2", "logger=tensorboard")
+    training.trained([run], few_digits, CPU)
+    events = reader.EventAccumulator(str(training.folder(run))).Reload()
+    rows = [line.split(",") for line in (training.folder(run) / "curve.csv").read_text().splitlines()]
+    assert [e.value for e in events.Scalars("loss")] == pytest.approx([float(row[1]) for row in rows[1:]])
+
+
+def test_tensorboard_that_is_not_installed_is_named(digits_run, monkeypatch):
+    monkeypatch.setattr("rbue.config.find_spec", lambda name: None)
+    with pytest.raises(Refused, match=r"pip install -e '\.\[tensorboard\]'"):
+        digits_run("logger=tensorboard")
