@@ -11,13 +11,15 @@ class PackedLauncher(BasicLauncher):
     """Trains what the jobs need and runs each job as soon as its networks are there."""
 
     def launch(self, job_overrides, initial_job_idx):
-        from rbue import training  # torch takes seconds: not for a TAB
+        from rbue import devices, training  # torch takes seconds: not for a TAB
 
         loader, config = self.hydra_context.config_loader, self.config
         waiting = {
             number: (overrides, sweeps.run_of(loader.load_sweep_config(config, list(overrides)), overrides))
             for number, overrides in enumerate(job_overrides, initial_job_idx)
         }
+        for run in {run.device: run for _, run in waiting.values()}.values():
+            devices.choose(run.device, run.per_gpu)  # refused before the first job
         returned = {}
         for failed in training.in_packs([part for _, run in waiting.values() for part in run.trainings]):
             for number, (overrides, run) in list(waiting.items()):

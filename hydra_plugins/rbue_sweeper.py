@@ -7,7 +7,7 @@ from pathlib import Path
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.utils import JobStatus
 
-from rbue import sweeps
+from rbue import results, sweeps
 
 
 class UnionSweeper(BasicSweeper):
@@ -25,6 +25,7 @@ class UnionSweeper(BasicSweeper):
         print(sweeps.table(runs), flush=True)
         if not missing:
             return []
+        results.check_writable(*{folder for run in runs for folder in (run.results_dir, run.weights_dir)})
         importable_in_workers()
         returned = self.launcher.launch(missing, initial_job_idx=0)
         print(sweeps.table(runs), flush=True)

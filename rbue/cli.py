@@ -18,6 +18,7 @@ from rbue.config import Refused
 # Hydra then raises instead of printing several lines of its own; the user's own wish is handed on to other processes.
 WANTS_TRACEBACK = os.environ.setdefault("RBUE_FULL_ERROR", os.environ.get("HYDRA_FULL_ERROR", "0")) == "1"
 os.environ["HYDRA_FULL_ERROR"] = "1"
+GROUPS = ("method", "dataset", "arch", "protocol", "sweep", "launch")
 EXTRAS = {"joblib": "joblib", "ray": "ray", "submitit_slurm": "slurm", "submitit_local": "slurm"}
 
 
@@ -40,6 +41,11 @@ def one_sentence_errors():
         if WANTS_TRACEBACK or in_multirun():
             raise  # one job's refusal does not end the others: the sweeper counts them when all are through
         sys.exit(f"{'failed' if isinstance(error, Failed) else 'refused'}: {sentence(error, sys.argv[1:])}")
+    except ValueError as error:
+        if WANTS_TRACEBACK or not str(error).startswith("Config group override"):  # Hydra's, for arch=1 or arch=true
+            raise
+        words = [word for word in sys.argv[1:] if word.partition("=")[0] in ("", *GROUPS)]
+        sys.exit(f"refused: {' '.join(words)}: a choice is a name, not a number; python train.py --help lists them")
 
 
 def for_hydra(words):

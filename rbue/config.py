@@ -7,6 +7,7 @@ beat YAML. Nothing here imports torch, so shell completion and `make tables` sta
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass, field, fields
 from glob import glob
 from importlib.util import find_spec
@@ -100,6 +101,8 @@ class Run:
         one_of(("step", "linear"), schedule=self.schedule)
         one_of(("auto", "fp32", "bf16"), precision=self.precision)
         one_of(("auto", "eager"), engine=self.engine)
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise Refused(f"device={self.device} is not known: choose auto, cpu, cuda or one GPU such as cuda:1")
         one_of(("csv", "tensorboard"), logger=self.logger)
         if self.logger == "tensorboard" and not find_spec("tensorboard"):
             raise Refused("logger=tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'")

@@ -67,7 +67,7 @@ def taken(path):
 
 def holder(folder):
     """Who has the folder's lock, or None: a look that creates nothing."""
-    with suppress(FileNotFoundError), open(Path(folder) / ".lock") as file:
+    with suppress(OSError), open(Path(folder) / ".lock") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
