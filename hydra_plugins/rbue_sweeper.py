@@ -6,8 +6,10 @@ from pathlib import Path
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.utils import JobStatus
+from hydra.errors import HydraException
 
 from rbue import results, sweeps
+from rbue.cli import sentence
 
 
 class UnionSweeper(BasicSweeper):
@@ -27,7 +29,13 @@ class UnionSweeper(BasicSweeper):
             return []
         results.check_writable(*{folder for run in runs for folder in (run.results_dir, run.weights_dir)})
         importable_in_workers()
-        returned = self.launcher.launch(missing, initial_job_idx=0)
+        try:
+            returned = self.launcher.launch(missing, initial_job_idx=0)
+        except Exception as error:  # a worker that was killed, a cluster that went away
+            if isinstance(error, HydraException):
+                raise
+            print(sweeps.table(runs), flush=True)
+            sys.exit(f"failed: the launcher gave up ({sentence(error)}): the same command goes on with what is missing")
         print(sweeps.table(runs), flush=True)
         if failed := sum(job.status != JobStatus.COMPLETED for job in returned):
             sys.exit(f"{failed} of {len(missing)} jobs failed: the same command tries them again, and nothing else")

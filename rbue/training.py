@@ -1,7 +1,6 @@
 """trained(): from runs to trained networks, through checkpoints, so that a killed training goes on where it was."""
 
 import csv
-import io
 import math
 import signal
 import sys
@@ -164,6 +163,10 @@ class Training:
         return folder(self.run) / "checkpoint.pt"
 
     @property
+    def curve_file(self):
+        return folder(self.run) / "curve.csv"
+
+    @property
     def steps_of_epoch(self):
         """Steps of the epoch it is in that are done: not 0 where a checkpoint was asked for in its middle."""
         return int(self.step.count) - len(self.curve) * self.step.per_epoch
@@ -176,6 +179,9 @@ class Training:
                 self.curve, self.seconds = saved["curve"], saved["seconds"]
                 self.step.sums.copy_(saved.get("sums", torch.zeros_like(self.step.sums)))
         self.board = board(self.run, len(self.curve))
+        self.curve_file.unlink(missing_ok=True)  # rows after the checkpoint come again
+        for row in self.curve:
+            add_row(self.curve_file, row)
         return self
 
     def keep(self):
@@ -191,7 +197,7 @@ class Training:
             return Failed(f"the loss of {name} is {loss} in epoch {epoch + 1}: lower lr={lr:g}")
         row = {"epoch": epoch + 1, "loss": loss, "accuracy": accuracy, "kl": kl, "lr": self.step.lr.item()}
         self.curve.append(row)
-        write_curve(folder(self.run) / "curve.csv", self.curve)
+        add_row(self.curve_file, row)
         for name in ("loss", "accuracy", "kl", "lr") if self.board else ():
             self.board.add_scalar(name, row[name], epoch + 1)
         return None
@@ -325,9 +331,12 @@ def say(bar, row, epochs):
         print(f"{bar.desc}: epoch {row['epoch']}/{epochs}  {text}", file=sys.stderr, flush=True)
 
 
-def write_curve(path, curve):
-    text = io.StringIO()
-    writer = csv.DictWriter(text, curve[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(curve)
-    results.write(path, text.getvalue())
+def add_row(path, row):
+    """For somebody to watch: the checkpoint keeps the curve too, so a row needs no care."""
+    begun = path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, row, lineterminator="\n")
+        if not begun:
+            writer.writeheader()
+        writer.writerow(row)

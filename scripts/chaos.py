@@ -37,7 +37,7 @@ def command(folder, *words):
 
 
 def start(folder, *words):
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     return subprocess.Popen(
         command(folder, *words), cwd=folder, env=ENVIRONMENT, stdout=-1, stderr=-1, text=True, start_new_session=True
     )

@@ -81,12 +81,23 @@ def test_a_sweep_without_m_says_how_it_is_started(tmp_path):
 
 
 def test_a_sweep_trains_what_is_shared_once_and_skips_what_is_done(tmp_path):
-    words = [*TINY, "sweep=rows"]
+    words = [*TINY, "method=single,deep_ensemble"]
     first = sweep(tmp_path, *words)
     assert first.returncode == 0, first.stderr
-    assert len(results.collect(tmp_path / "results")) == 10
-    assert len(list(tmp_path.glob("weights/digits/small/*/weights.pt"))) == 12  # the ensemble's first is Single's
-    assert first.stdout.splitlines()[-1].split() == ["digits", "small", "demo", "10", "10", "0", "0", "0", "0", "s"]
+    assert len(results.collect(tmp_path / "results")) == 2
+    assert len(list(tmp_path.glob("weights/digits/small/*/weights.pt"))) == 4  # the ensemble's first is Single's
+    assert first.stdout.splitlines()[-1].split() == ["digits", "small", "demo", "2", "2", "0", "0", "0", "0", "s"]
+    status = subprocess.run([sys.executable, ROOT / "scripts/status.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert status.stdout.splitlines()[-1].split()[:8] == [
+        "digits",
+        "small",
+        "demo",
+        "10",
+        "0",
+        "0",
+        "0",
+        "10",
+    ]  # epochs=1 is no row
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
     second = sweep(tmp_path, *words)
     assert second.returncode == 0 and second.stderr == ""
@@ -161,6 +172,14 @@ def test_a_lock_is_free_when_its_holder_was_killed(tmp_path):
     holder.wait()
     assert locks.holder(tmp_path / "a") is None
     locks.attempt(tmp_path / "a").release()
+
+
+def test_a_cell_is_running_while_it_or_a_training_it_needs_is_locked(digits_run):
+    ensemble, other = digits_run("method=deep_ensemble"), digits_run("method=svi")
+    lock = locks.attempt(results.weights(digits_run("seed=3")))  # the ensemble's last member
+    assert [sweeps.cell(run).state for run in (ensemble, other)] == ["running", "missing"]
+    lock.release()
+    assert sweeps.cell(ensemble).state == "missing"
 
 
 def test_a_lock_leaves_no_folder_that_was_not_there(tmp_path):
