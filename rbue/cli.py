@@ -111,7 +111,7 @@ def sentence(error, arguments=()):
     if isinstance(error, Refused):
         return str(error)
     if type(error).__name__ == "OutOfMemoryError":
-        return out_of_memory(error, "eval_batch=")
+        return out_of_memory(error, "lower eval_batch=, which changes no result")
     if not isinstance(error, (HydraException, OmegaConfBaseException)):
         return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     text = f"{error}\n{error.__cause__ or ''}".strip()
@@ -134,11 +134,11 @@ def missing_choice(error):
     return f"{group}={name} is not known: choose one of {', '.join(error.options)}"
 
 
-def out_of_memory(error, knobs):
+def out_of_memory(error, way_out):
     """How much there was, how much more was asked for, and what to lower."""
     text = " ".join(str(error).split())
     asked = re.search(r"allocate ([\d.]+ \w+)", text)
     held = re.search(r"capacity of ([\d.]+ \w+) of which ([\d.]+ \w+)", text)
     asked = f" when {asked[1]} more were asked for" if asked else ""
     held = f"{held[2]} of its {held[1]} were free" if held else "no memory was left"
-    return f"the GPU is too small for this: {held}{asked}; lower {knobs}, which changes no result"
+    return f"the GPU is too small for this: {held}{asked}; {way_out}"

@@ -262,6 +262,7 @@ def register():
         store(group="hydra/schema", name=name, node=schema, package="_global_")
     store(group="hydra/sweeper", name="union", node=Union)
     store(group="hydra/launcher", name="packed", node=Packed)
+    OmegaConf.register_new_resolver("gpus", gpus, replace=True)
     OmegaConf.register_new_resolver("places", lambda per_gpu: gpus() * (per_gpu or 1) or os.cpu_count(), replace=True)
     OmegaConf.register_new_resolver("gpu_share", lambda per_gpu: 1 / (per_gpu or 1) if gpus() else 0, replace=True)
 

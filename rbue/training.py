@@ -43,7 +43,7 @@ def in_packs(runs):
             first = alike[0]
             device = devices.choose(first.device, first.per_gpu)
             data = datasets.load(first.trained_on, first.data_dir)
-        except Refused as error:
+        except Exception as error:  # what needs another dataset goes on
             failed |= {run.training_name: failure(error) for run in alike}
         else:
             yield from missing_trained(alike, data, device, failed)
@@ -224,8 +224,9 @@ def fit(runs, data, device):
     try:
         return _fit(runs, data, device)
     except torch.OutOfMemoryError as error:
-        knobs = f"pack={len(runs)}" if len(runs) > 1 else "what else runs on it"
-        raise Refused(out_of_memory(error, knobs)) from error
+        alone = f"lower batch={runs[0].batch}, which makes it another run"
+        packed = f"lower pack={len(runs)}, which changes no result"
+        raise Refused(out_of_memory(error, packed if len(runs) > 1 else alone)) from error
 
 
 def _fit(runs, data, device):
@@ -271,7 +272,8 @@ class Stop:
     def __enter__(self):
         self.asked, self.before = None, {}
         if threading.current_thread() is threading.main_thread():  # Python takes signals nowhere else
-            self.before = {number: signal.signal(number, self.ask) for number in self.SIGNALS}
+            known = [n for n in self.SIGNALS if signal.getsignal(n) is not None]  # None: a library in C has it
+            self.before = {number: signal.signal(number, self.ask) for number in known}
         return self
 
     def __exit__(self, *_):
