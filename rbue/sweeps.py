@@ -53,7 +53,7 @@ def expand(words, parser, compose):
 
 def lines(names, rest, compose):
     """The grids of a sweep, and those for clean datasets where the words around it name no corrupted one."""
-    cfg = said(compose, names + [word for word in rest if word.startswith("dataset=")])
+    cfg = said(compose, names + [word for word in rest if word.startswith(("dataset=", "launch="))])
     return [*cfg.hydra.sweeper.grids, *(cfg.hydra.sweeper.clean if cfg.corruptions == "none" else [])]
 
 

@@ -18,7 +18,7 @@ from rbue import devices
 from rbue.results import collect
 
 WORDS = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2"]
-HALF_WRONG = ["method=dropreLU", "lr=0.1,1e30", "warmup=0", "schedule=step"]
+HALF_WRONG = ["sweep=position", "position=all", "lr=0.1,1e30", "warmup=0", "schedule=step"]
 EXTRA = {"joblib": ["hydra.launcher.n_jobs=2"], "slurm_local": [], "ray": ["hydra.launcher.ray.init.num_cpus=2"]}
 PLUGIN = {"joblib": "joblib", "slurm_local": "submitit", "ray": "ray"}
 

@@ -151,11 +151,13 @@ def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_
         step(self)
         count[0] += 1
         if count[0] == 6:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGUSR1)
 
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(training.engine.Step, "__call__", asked_in_step_six)
         training.trained([stopped], few_digits, CPU)
+    signal.signal(signal.SIGUSR1, before)
     assert training.steps_done(stopped) == 6  # of four an epoch
     training.trained([stopped], few_digits, CPU)
     one, other = (training.load(training.folder(r) / "weights.pt", CPU)["network"] for r in (whole, stopped))
