@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch.nn import functional as F
 
-from rbue import noise, surgery
+from rbue import devices, noise, surgery
 from rbue.data import augment
 
 log = logging.getLogger(__name__)
@@ -191,16 +191,32 @@ def capture(steps, device):
         for step in steps:
             step.compiled_objective = torch.compile(step.objective, dynamic=False, fullgraph=True)
             step.compiled_prepare = torch.compile(step.prepare, dynamic=False, fullgraph=True)
-        streams = [torch.cuda.Stream(device) for _ in steps]
-        with kept(steps):
-            for _ in range(3):
-                side_by_side(steps, streams)
-            torch.cuda.synchronize(device)
-            gc.collect()  # what compiling left alive of the first pass's autograd graph belongs to another stream
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                side_by_side(steps, streams)
-    return graph.replay
+        return graph_of(steps, device).replay
+
+
+def graph_of(steps, device):
+    streams = [torch.cuda.Stream(device) for _ in steps]
+    with kept(steps):
+        for _ in range(3):
+            side_by_side(steps, streams)
+        torch.cuda.synchronize(device)
+        gc.collect()  # what compiling left alive of the first pass's autograd graph belongs to another stream
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            side_by_side(steps, streams)
+    return graph
+
+
+def seconds_alone(step, device, replays=50):
+    """Of one step with the GPU to itself: the time that packed networks share compares none of them."""
+    graph = graph_of([step], device)
+    with kept([step]):
+        step.count.zero_()  # or the replays might run past the last step's learning rate
+        graph.replay()
+        with devices.measured(device) as cost:
+            for _ in range(replays):
+                graph.replay()
+    return cost["seconds"] / replays
 
 
 def side_by_side(steps, streams):

@@ -74,7 +74,11 @@ def record(run, report, trainings, cost):
         "name": run.name,
         "config": run.identity,
         **report,
-        "seconds": {"train": sum(t["seconds"] for t in trainings), "evaluate": cost["seconds"]},
+        "seconds": {
+            "train": total("seconds", trainings),
+            "alone": total("alone", trainings),
+            "evaluate": cost["seconds"],
+        },
         "test_ms_per_image": cost["ms_per_image"],
         "passes": cost["passes"],
         "parameters": sum(t["parameters"] for t in trainings),
@@ -90,6 +94,12 @@ def record(run, report, trainings, cost):
     for outdated in ("failed.json", "corruptions.json"):
         (folder(run) / outdated).unlink(missing_ok=True)
     return result
+
+
+def total(key, trainings):
+    """Over a run's trainings; None where it is not known of each."""
+    values = [t.get(key) for t in trainings]
+    return None if None in values else sum(values)
 
 
 def summary(result):
@@ -152,10 +162,11 @@ def check_writable(*folders):
 
 
 def environment():
-    """What a number depends on besides its config."""
+    """What a number depends on besides its config. RBUE_COMMIT names the commit of a copy without its repository."""
+    named = os.environ.get("RBUE_COMMIT")
     return {
-        "commit": _git("rev-parse", "HEAD") or os.environ.get("RBUE_COMMIT"),  # for copies without a repository
-        "changed": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "commit": named or _git("rev-parse", "HEAD"),
+        "changed": not named and bool(_git("status", "--porcelain", "--untracked-files=no")),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         **{name: _version(name) for name in ("torch", "torchvision", "numpy", "hydra-core")},

@@ -156,6 +156,7 @@ class Training:
     step: engine.Step
     curve: list = field(default_factory=list)
     seconds: float = 0.0
+    alone: float | None = None  # what the whole training would take with the GPU to itself
     board: object = None
 
     @property
@@ -202,10 +203,15 @@ class Training:
             self.board.add_scalar(name, row[name], epoch + 1)
         return None
 
-    def finish(self, record):
+    def finish(self, shared):
         parameters = sum(p.numel() for p in self.step.network.parameters())
-        record = {"name": self.run.training_name, "parameters": parameters, "seconds": self.seconds, **record}
-        saved = {"network": self.step.network.state_dict(), "record": record | self.curve[-1]}
+        record = {
+            "name": self.run.training_name,
+            "parameters": parameters,
+            "seconds": self.seconds,
+            "alone": self.alone,
+        }
+        saved = {"network": self.step.network.state_dict(), "record": record | shared | self.curve[-1]}
         save(folder(self.run) / "weights.pt", saved)
         self.checkpoint.unlink(missing_ok=True)
 
@@ -235,6 +241,8 @@ def _fit(runs, data, device):
         return failed
     with devices.measured(device) as setup:
         advance, how = engine.fast([t.step for t in group], device, first.engine)
+        for training in group if how == "captured" and len(group) > 1 else ():
+            training.alone = training.step.total * engine.seconds_alone(training.step, device)
     steps = {"total": group[0].step.total, "initial": int(group[0].step.count), "unit": "step"}
     with tqdm(desc=label(runs), disable=bars(), **steps) as bar, devices.measured(device) as cost, Stop() as stop:
         bar.desc = label(runs)  # tqdm forgets it where it draws nothing
@@ -248,6 +256,7 @@ def _fit(runs, data, device):
                     training.keep()
     shared = {"peak_memory_bytes": cost["peak_memory_bytes"] // len(runs), "hardware": cost["hardware"]}
     for training in group:
+        training.alone = training.seconds if len(runs) == 1 else training.alone
         training.finish(shared | {"setup_seconds": setup["seconds"], "packed": len(runs), "engine": how})
     return failed
 

@@ -71,6 +71,16 @@ def test_a_packed_run_equals_the_same_run_alone(digits):
 
 
 @gpu
+def test_timing_a_packed_network_alone_leaves_its_training_where_it_was(digits):
+    steps = [make_step(digits, f"seed={seed}") for seed in range(2)]
+    advance, _ = engine.fast(steps, torch.device("cuda"))
+    advance()
+    before = [t.clone() for t in steps[0].tensors()]
+    assert 0 < engine.seconds_alone(steps[0], torch.device("cuda")) < 1
+    assert all(torch.equal(a, b) for a, b in zip(before, steps[0].tensors(), strict=True))
+
+
+@gpu
 @pytest.mark.parametrize("method", ["mc_dropout", "svi", "dropreLU", "rrelu"])
 def test_captured_predictions_are_the_eager_ones(method, digits):
     device, settings = torch.device("cuda"), ("dataset=digits", "arch=small", "protocol=demo", "samples=20")

@@ -198,6 +198,20 @@ def test_ours_is_bold_only_when_all_proposed_rows_are_there():
     assert not table(runs[1:]).cells.ours_bold.any()
 
 
+def packed(label, seconds, alone):
+    made = result(label, seconds=seconds)
+    return made | {"trainings": [{"packed": 4}], "seconds": made["seconds"] | {"alone": alone}}
+
+
+def test_networks_packed_on_one_gpu_compare_by_their_time_alone():
+    known = [packed("Single", 50.0, alone=120.0), packed("SVI", 50.0, alone=150.0)]
+    assert cell(known, "SVI").ours_train_seconds == 150 and cell(known, "SVI").ours_time_ratio == pytest.approx(1.25)
+    assert "GPU to itself" in markdown(table(known)) and "equal shares" not in markdown(table(known))
+    shares = [packed("Single", 50.0, alone=None), packed("SVI", 50.0, alone=None)]
+    assert cell(shares, "SVI").ours_train_seconds == 50 and pd.isna(cell(shares, "SVI").ours_time_ratio)
+    assert "equal shares" in markdown(table(shares))
+
+
 def test_ensembles_that_share_members_are_pointed_out():
     shared = "share members"
     assert shared in markdown(table(seeds("Deep Ensemble(4)", 0.96, 0.961)))

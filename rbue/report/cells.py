@@ -71,8 +71,9 @@ def run_row(result):
         "differs": ", ".join(f"{key}={value}" for key, value in differs.items()),
         **{metric: metrics.get(metric) for metric in SCORES},
         "accuracy": 100 * metrics["accuracy"],
-        "train_seconds": result["seconds"]["train"],
-        "packed": max(t.get("packed", 1) for t in result.get("trainings") or [{}]),
+        "train_seconds": training_seconds(result),
+        "packed": packed(result),
+        "shared": shared(result),
         "parameters": result.get("parameters"),
         "peak_train_bytes": memory.get("train"),
         "peak_evaluate_bytes": memory.get("evaluate"),
@@ -82,9 +83,20 @@ def run_row(result):
     }
 
 
+def training_seconds(result):
+    """With the GPU to itself where that was measured, else what it took."""
+    alone = result["seconds"].get("alone")
+    return result["seconds"]["train"] if alone is None else alone
+
+
 def packed(result):
-    """How many networks shared the GPU in training: an equal share of their time says little of each one's cost."""
+    """How many networks shared the GPU in training."""
     return max(t.get("packed", 1) for t in result.get("trainings") or [{}])
+
+
+def shared(result):
+    """Whether its time is only an equal share of a pack's, which says little of its own cost."""
+    return packed(result) > 1 and result["seconds"].get("alone") is None
 
 
 def commit(environment):
@@ -98,7 +110,7 @@ def run_frame(results):
     if runs.empty:
         return runs
     runs = runs.sort_values("name", ignore_index=True)  # the folder listing's order must not reach a table
-    runs["time_ratio"] = (runs.train_seconds / single_seconds(runs)).where(runs.packed == 1)
+    runs["time_ratio"] = (runs.train_seconds / single_seconds(runs)).where(~runs.shared)
     return runs.assign(**{measure: pd.to_numeric(runs[measure]) for measure in MEASURES})
 
 
@@ -108,7 +120,7 @@ def single_seconds(runs):
     Networks trained side by side on one GPU have equal shares of its time, whatever each costs: no base for a ratio.
     """
     key = ["protocol", "dataset", "arch", "hardware"]
-    single = runs[(runs.row == "Single") & (runs.packed == 1)].groupby(key, as_index=False).train_seconds.mean()
+    single = runs[(runs.row == "Single") & ~runs.shared].groupby(key, as_index=False).train_seconds.mean()
     return runs[key].merge(single, on=key, how="left").train_seconds
 
 

@@ -60,9 +60,9 @@ def our_frame(runs):
     """Mean, std and n of every network that is measured at another position than `all` too."""
     runs = runs.drop(columns="row").rename(columns={"position_row": "row"})
     runs = runs[runs.row.notna() & runs.groupby(PLACE, dropna=False).position.transform(lambda p: (p != "all").any())]
-    everywhere = runs[(runs.position == "all") & (runs.packed == 1)].groupby([*PLACE, "hardware"]).train_seconds.mean()
+    everywhere = runs[(runs.position == "all") & ~runs.shared].groupby([*PLACE, "hardware"]).train_seconds.mean()
     base = runs[[*PLACE, "hardware"]].merge(everywhere.reset_index(), how="left").train_seconds.to_numpy()
-    groups = runs.assign(time_ratio=(runs.train_seconds / base).where(runs.packed == 1)).groupby(KEY)
+    groups = runs.assign(time_ratio=(runs.train_seconds / base).where(~runs.shared)).groupby(KEY)
     ours = groups[MEASURES].mean().add_prefix("ours_").join(groups[MEASURES].std().add_prefix("std_"))
     return ours.assign(n=groups.size())
 

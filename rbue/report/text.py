@@ -217,9 +217,12 @@ def origin_note(table):
 
 def packed_note(table):
     """Equal shares of a pack's time are what it cost, but not how the rows compare."""
-    if not (table.runs[table.runs.row.notna()].packed > 1).any():
-        return []
-    return ["Networks trained side by side on one GPU have equal shares of the time that took, so they have no ratio."]
+    runs = table.runs[table.runs.row.notna()]
+    side = "Networks trained side by side on one GPU"
+    alone = f"{side} have the time of their step with the GPU to itself, times the number of steps."
+    share = f"{side} have equal shares of the time that took, so they have no ratio."
+    kinds = ((alone, (runs.packed > 1) & ~runs.shared), (share, runs.shared))
+    return [note for note, which in kinds if which.any()]
 
 
 def ensemble_note(table):

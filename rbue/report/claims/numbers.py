@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 import pandas as pd
 
-from rbue.report.cells import packed
+from rbue.report.cells import shared, training_seconds
 from rbue.report.claims.values import Value, binomial
 from rbue.report.rows import ARCHS, DATASETS, ROWS, place
 
@@ -172,7 +172,7 @@ def row_of(config):
 
 def clean(result):
     scores = {"accuracy": 100 * result["metrics"]["accuracy"], "ece": result["metrics"]["ece"]}
-    time = result["seconds"]["train"] if packed(result) == 1 else None
+    time = None if shared(result) else training_seconds(result)
     more = {"time": time, **{key: result.get(key) for key in ("passes", "parameters")}}
     return scores | {metric: value for metric, value in more.items() if value is not None}
 
