@@ -128,7 +128,8 @@ class Step:
     def update(self, gradients):
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
-        self.lr.copy_(self.rates.index_select(0, self.count)[0])
+        now = self.count.clamp(max=self.total - 1)  # warming up and timing run past the last step
+        self.lr.copy_(self.rates.index_select(0, now)[0])
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -211,7 +212,6 @@ def seconds_alone(step, device, replays=50):
     """Of one step with the GPU to itself: the time that packed networks share compares none of them."""
     graph = graph_of([step], device)
     with kept([step]):
-        step.count.zero_()  # or the replays might run past the last step's learning rate
         graph.replay()
         with devices.measured(device) as cost:
             for _ in range(replays):

@@ -116,6 +116,14 @@ def test_without_a_gpu_steps_run_one_after_the_other():
     assert how == "eager" and called == [1, 2]
 
 
+def test_a_step_past_the_last_keeps_its_learning_rate(digits):
+    """Warming up and timing do that, also of a training that resumes right before its end."""
+    step = make_step(digits, "epochs=1", device="cpu")
+    step.count.fill_(step.total + 2)
+    step()
+    assert step.lr == step.rates[-1]
+
+
 def test_a_failed_capture_leaves_the_training_where_it_was(digits):
     step = make_step(digits, "method=svi", device="cpu")
     step()
