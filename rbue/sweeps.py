@@ -80,10 +80,11 @@ def begun(results_dir):
     for path in sorted(Path(results_dir).glob("*/*/*/*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
             known = json.loads(path.read_text())["config"]
-            seeds[known["dataset"], known["arch"], known["protocol"]].add(known["seed"])
+            seed = int(known["seed"])
+            seeds[known["dataset"], known["arch"], known["protocol"]].add(seed)
     for (dataset, arch, protocol), found in seeds.items():
-        words = [f"dataset={dataset}", f"arch={arch}", f"protocol={protocol}", f"results_dir={results_dir}"]
-        yield ["sweep=rows", *words, f"seed={','.join(map(str, sorted(found)))}"]
+        seed = f"seed={','.join(map(str, sorted(found)))}"
+        yield ["sweep=rows", f"dataset={dataset}", f"arch={arch}", f"protocol={protocol}", seed]
 
 
 # --- how far it is ----------------------------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ def seconds_left(cells, known):
         train.append((key(one.run, one.run.trained_on), seconds["train"] / parts))
         evaluate.append((key(one.run, one.run.dataset), seconds["evaluate"]))
     for run in (one.run for one in cells if one.state != "done"):
-        parts = {p.training_name: p for p in run.trainings if not (results.weights(p) / "weights.pt").exists()}
+        parts = {p.training_name: p for p in run.trainings if not results.is_trained(p)}
         expected = [pace(train, key(p, p.trained_on)) for name, p in parts.items() if name not in counted]
         expected.append(pace(evaluate, key(run, run.dataset)))
         if None in expected:
