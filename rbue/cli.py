@@ -41,6 +41,10 @@ def one_sentence_errors():
         if WANTS_TRACEBACK or in_multirun():
             raise  # one job's refusal does not end the others: the sweeper counts them when all are through
         sys.exit(f"{'failed' if isinstance(error, Failed) else 'refused'}: {sentence(error, sys.argv[1:])}")
+    except OSError as error:  # outside of a job, such as a folder that may not be entered
+        if WANTS_TRACEBACK:
+            raise
+        sys.exit(f"failed: {sentence(error)}")
     except ValueError as error:
         if WANTS_TRACEBACK or not str(error).startswith("Config group override"):  # Hydra's, for arch=1 or arch=true
             raise

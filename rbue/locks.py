@@ -12,7 +12,17 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rbue.config import Refused
+
 POLL = 0.5  # seconds between two looks at a lock that somebody else holds
+
+
+class Closed(Refused):
+    """A folder in which this user or this file system lets nobody lock."""
+
+    def __init__(self, folder, error):
+        super().__init__(f"{folder} cannot be locked ({error.strerror or error}): choose another folder")
+        self.folder = folder
 
 
 class Lock:
@@ -32,11 +42,15 @@ class Lock:
 def attempt(folder):
     """The folder's lock, or None while another process has it."""
     folder, file = Path(folder), None
-    made = [p for p in (folder, *folder.parents) if not p.exists()]
+    made = [p for p in (folder, *folder.parents) if not os.path.exists(p)]
     while not file:
-        with suppress(FileNotFoundError):  # its last holder has just removed the folder
+        try:
             folder.mkdir(parents=True, exist_ok=True)
             file = taken(folder / ".lock")
+        except FileNotFoundError:  # its last holder has just removed the folder
+            continue
+        except OSError as error:
+            raise Closed(folder, error) from error
     if file is BUSY:
         return None
     for part in folder.glob(".*.part"):  # half a file that a killed holder left

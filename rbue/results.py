@@ -27,6 +27,10 @@ def weights(run) -> Path:
     return Path(run.weights_dir) / run.training_name
 
 
+def is_trained(run):
+    return os.path.exists(weights(run) / "weights.pt")
+
+
 @contextmanager
 def opened(run):
     """Yields the result of a finished run; None for any other, as soon as no other process is at it."""
@@ -48,13 +52,13 @@ def failure(run):
     path = folder(run) / "failed.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
         return json.loads(path.read_text())["reason"]
-    return "failed.json cannot be read" if path.exists() else None
+    return "failed.json cannot be read" if os.path.exists(path) else None
 
 
 def find(run):
     """The run's finished result, or None."""
     path = folder(run) / "result.json"
-    return read(path) if path.exists() else None
+    return read(path) if os.path.exists(path) else None  # Path.exists() raises in a folder that may not be entered
 
 
 def read(path):
@@ -154,7 +158,7 @@ def replacing(path):
 def check_writable(*folders):
     """Refuses before hours of training what would fail after them. Creates nothing that stays."""
     for wanted in map(Path, folders):
-        existing = next(p for p in [wanted.absolute(), *wanted.absolute().parents] if p.exists())
+        existing = next(p for p in [wanted.absolute(), *wanted.absolute().parents] if os.path.exists(p))
         try:
             tempfile.TemporaryFile(dir=existing).close()
         except OSError as error:

@@ -18,6 +18,7 @@ from rbue import data as datasets
 from rbue import devices, engine, locks, methods, results
 from rbue.cli import Failed, bars, failure, out_of_memory
 from rbue.config import Refused
+from rbue.results import is_trained
 from rbue.results import weights as folder
 
 
@@ -53,16 +54,15 @@ def in_packs(runs):
 def missing_trained(runs, data, device, failed):
     """Trains pack after pack what is neither trained nor failed. Yields after each what failed so far."""
     while missing := [run for run in runs if not is_trained(run) and run.training_name not in failed]:
-        with claimed(missing, device) as pack:
-            try:
-                failed |= fit(pack, data, device) if pack else {}
-            except Exception as error:  # whatever it is, the other packs go on
-                failed |= {run.training_name: failure(error) for run in pack}
+        try:
+            with claimed(missing, device) as pack:
+                try:
+                    failed |= fit(pack, data, device) if pack else {}
+                except Exception as error:  # whatever it is, the other packs go on
+                    failed |= {run.training_name: failure(error) for run in pack}
+        except locks.Closed as error:  # and so do those whose folders can be had
+            failed |= {run.training_name: failure(error) for run in missing if folder(run) == error.folder}
         yield failed
-
-
-def is_trained(run):
-    return (folder(run) / "weights.pt").exists()
 
 
 @contextmanager
@@ -71,7 +71,9 @@ def claimed(runs, device):
     held = {}
     try:
         first = locks.first_free(list(map(folder, runs)), "waiting for the training of")
-        held = {first.folder: first} | {p: locks.attempt(p) for p in map(folder, runs) if p != first.folder}
+        held[first.folder] = first
+        for path in map(folder, runs):  # a training that two cells need is there twice, and locked once
+            held[path] = held[path] if path in held else locks.attempt(path)
         pack = next(packs([run for run in runs if held[folder(run)]], device), [])
         for path in held.keys() - set(map(folder, pack)):
             release(held.pop(path))
@@ -214,6 +216,8 @@ class Training:
         saved = {"network": self.step.network.state_dict(), "record": record | shared | self.curve[-1]}
         save(folder(self.run) / "weights.pt", saved)
         self.checkpoint.unlink(missing_ok=True)
+        if self.board:
+            self.board.close()
 
 
 def board(run, epochs):
@@ -236,28 +240,22 @@ def fit(runs, data, device):
 
 
 def _fit(runs, data, device):
-    first, (group, failed) = runs[0], begun(runs, data, device)
+    group, failed = begun(runs, data, device)
     if not group:
         return failed
+    packed = len(group)
     with devices.measured(device) as setup:
-        advance, how = engine.fast([t.step for t in group], device, first.engine)
-        for training in group if how == "captured" and len(group) > 1 else ():
-            training.alone = training.step.total * engine.seconds_alone(training.step, device)
-    steps = {"total": group[0].step.total, "initial": int(group[0].step.count), "unit": "step"}
-    with tqdm(desc=label(runs), disable=bars(), **steps) as bar, devices.measured(device) as cost, Stop() as stop:
-        bar.desc = label(runs)  # tqdm forgets it where it draws nothing
-        for epoch in range(len(group[0].curve), first.epochs):
-            failed |= train_epoch(group, advance, epoch, bar, stop)
-            group = [t for t in group if t.run.training_name not in failed]
-            if not group:
-                return failed
-            if (epoch + 1) % first.checkpoint_every == 0 and epoch + 1 < first.epochs:
-                for training in group:
-                    training.keep()
-    shared = {"peak_memory_bytes": cost["peak_memory_bytes"] // len(runs), "hardware": cost["hardware"]}
-    for training in group:
-        training.alone = training.seconds if len(runs) == 1 else training.alone
-        training.finish(shared | {"setup_seconds": setup["seconds"], "packed": len(runs), "engine": how})
+        advance, how = engine.fast([t.step for t in group], device, runs[0].engine)
+        for training in group if how == "captured" and packed > 1 else ():
+            with suppress(torch.OutOfMemoryError):  # then it is not known: no reason to lose the run
+                training.alone = training.step.total * engine.seconds_alone(training.step, device)
+    with Stop() as stop:  # also over the writing of the weights
+        with devices.measured(device) as cost:
+            failed |= train_epochs(group, advance, stop)
+        shared = {"peak_memory_bytes": cost["peak_memory_bytes"] // packed, "hardware": cost["hardware"]}
+        for training in (t for t in group if t.run.training_name not in failed):
+            training.alone = training.seconds if packed == 1 else training.alone
+            training.finish(shared | {"setup_seconds": setup["seconds"], "packed": packed, "engine": how})
     return failed
 
 
@@ -279,7 +277,7 @@ class Stop:
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
     def __enter__(self):
-        self.asked, self.before = None, {}
+        self.asked, self.before = [], {}
         if threading.current_thread() is threading.main_thread():  # Python takes signals nowhere else
             known = [n for n in self.SIGNALS if signal.getsignal(n) is not None]  # None: a library in C has it
             self.before = {number: signal.signal(number, self.ask) for number in known}
@@ -288,21 +286,41 @@ class Stop:
     def __exit__(self, *_):
         for number, handler in self.before.items():
             signal.signal(number, handler)
+        for number in self.asked:  # after the last step: the weights are written
+            signal.raise_signal(number)
 
     def ask(self, number, frame):
-        self.asked = number
+        self.asked.append(number)
 
     def pass_on(self):
-        number, self.asked = self.asked, None
-        signal.signal(number, self.before[number])
-        signal.raise_signal(number)
-        signal.signal(number, self.ask)  # it was let pass: the training goes on
+        while self.asked:
+            number = self.asked.pop(0)
+            signal.signal(number, self.before[number])
+            signal.raise_signal(number)
+            signal.signal(number, self.ask)  # it was let pass: the training goes on
 
 
 def label(runs):
     name = "-".join(Path(runs[0].training_name).name.split("-")[:-1])
     others = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
     return f"{runs[0].trained_on} {runs[0].arch} {name}{others}"
+
+
+def train_epochs(group, advance, stop):
+    """From the checkpoint to the last epoch, for as long as one of them goes on. Returns those that failed."""
+    first, name, failed = group[0], label([t.run for t in group]), {}
+    steps = {"total": first.step.total, "initial": int(first.step.count), "unit": "step"}
+    with tqdm(desc=name, disable=bars(), **steps) as bar:
+        bar.desc = name  # tqdm forgets it where it draws nothing
+        for epoch in range(len(first.curve), first.run.epochs):
+            failed |= train_epoch(group, advance, epoch, bar, stop)
+            group = [t for t in group if t.run.training_name not in failed]
+            if not group:
+                break
+            if (epoch + 1) % first.run.checkpoint_every == 0 and epoch + 1 < first.run.epochs:
+                for training in group:
+                    training.keep()
+    return failed
 
 
 def train_epoch(group, advance, epoch, bar, stop):

@@ -117,6 +117,27 @@ def test_one_failure_is_kept_and_told_and_the_others_go_on(tmp_path):
     assert [line.split()[3:8] for line in done.stdout.splitlines()[-3:-2]] == [["4", "2", "0", "2", "0"]]
 
 
+def test_a_folder_that_cannot_be_locked_fails_its_own_job_alone(tmp_path):
+    name = training.folder(runs(" ".join([*TINY, "seed=0"]))[0])
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).touch()  # a file where the folder would be
+    done = sweep(tmp_path, *TINY, "seed=0,1")
+    assert done.returncode != 0 and f"{name} cannot be locked (File exists): choose another folder" in done.stderr
+    assert "1 of 2 jobs failed" in done.stderr and len(results.collect(tmp_path / "results")) == 1
+
+
+def test_status_leaves_out_what_it_does_not_know(tmp_path):
+    known = {"dataset": "digits", "arch": "small", "protocol": "demo", "seed": 0}
+    for name, odd in (("a", {}), ("b", {"arch": "gone"}), ("c", {"seed": "x"}), ("d", {"dataset": ["digits"]})):
+        results.write(tmp_path / "runs/digits/small" / name / "result.json", {"config": known | odd})
+    words = [sys.executable, ROOT / "scripts/status.py", f"results_dir={tmp_path}/runs"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr.startswith(
+        "left out: sweep=rows dataset=digits arch=gone protocol=demo seed=0: arch=gone is not"
+    )
+    assert len(done.stderr.splitlines()) == 1 and len(done.stdout.splitlines()) == 2
+
+
 def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits_run, few_digits, tmp_path):
     sound = digits_run("epochs=2", "schedule=step", "warmup=0")
     alone = digits_run("epochs=2", "schedule=step", "warmup=0", f"weights_dir={tmp_path}/alone")
@@ -163,6 +184,52 @@ def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_
     one, other = (training.load(training.folder(r) / "weights.pt", CPU)["network"] for r in (whole, stopped))
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert (training.folder(whole) / "curve.csv").read_text() == (training.folder(stopped) / "curve.csv").read_text()
+
+
+def test_a_signal_after_the_last_step_waits_for_the_weights_and_is_not_lost(digits_run, few_digits, monkeypatch):
+    run, add = digits_run("epochs=1"), training.Training.add
+
+    def asked_at_its_end(self, epoch):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return add(self, epoch)
+
+    monkeypatch.setattr(training.Training, "add", asked_at_its_end)
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            training.trained([run], few_digits, CPU)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert training.is_trained(run) and not (training.folder(run) / "checkpoint.pt").exists()
+
+
+def test_a_pack_asked_to_end_is_kept_at_one_step_and_goes_on_together(digits_run, few_digits, monkeypatch):
+    runs, step, count = [digits_run("epochs=2", f"seed={k}") for k in range(3)], training.engine.Step.__call__, [0]
+
+    def asked_by_the_second_in_step_six(self):
+        step(self)
+        count[0] += 1
+        if count[0] == 17:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(training.engine.Step, "__call__", asked_by_the_second_in_step_six)
+            training.fit(runs, few_digits, CPU)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert [training.steps_done(run) for run in runs] == [6, 6, 6]
+    (pack,) = training.packs(runs, torch.device("cuda"))
+    assert training.fit(pack, few_digits, CPU) == {} and all(map(training.is_trained, runs))
+
+
+def test_a_training_that_two_cells_need_is_locked_once(digits_run, tmp_path):
+    needed = [part for seed in (0, 1) for part in digits_run("method=deep_ensemble", f"seed={seed}").trainings]
+    with training.claimed(needed, torch.device("cuda")) as pack:
+        assert [run.seed for run in pack] == [0, 1, 2, 3]
+        assert all(locks.holder(training.folder(run)) for run in pack)
+    assert not list(tmp_path.rglob(".lock"))
 
 
 def test_a_lock_is_free_when_its_holder_was_killed(tmp_path):
