@@ -14,10 +14,8 @@ class PackedLauncher(BasicLauncher):
         from rbue import devices, training  # torch takes seconds: not for a TAB
 
         loader, config = self.hydra_context.config_loader, self.config
-        waiting = {
-            number: (overrides, sweeps.run_of(loader.load_sweep_config(config, list(overrides)), overrides))
-            for number, overrides in enumerate(job_overrides, initial_job_idx)
-        }
+        jobs = sweeps.composed(job_overrides, lambda overrides: loader.load_sweep_config(config, overrides))
+        waiting = dict(enumerate(jobs, initial_job_idx))
         for run in {run.device: run for _, run in waiting.values()}.values():
             devices.choose(run.device, run.per_gpu)  # refused before the first job
         returned = {}

@@ -1,9 +1,10 @@
 """What a sweep consists of, and how much of it is done. Read without torch."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
@@ -25,10 +26,24 @@ def jobs(words, loader, compose):
     """[(overrides, Run)] of a command line, each run once. `compose` makes overrides a config, with Hydra's part."""
     parser = OverridesParser.create(config_loader=loader)
     found = {}
-    for overrides in expand(words, parser, compose):
-        run = run_of(said(compose, overrides), overrides)
+    for overrides, run in composed(expand(words, parser, compose), compose):
         found.setdefault(results.folder(run), (overrides, run))
     return list(found.values())
+
+
+def composed(jobs, compose):
+    """(overrides, Run) of each. Hydra takes a sixth of a second, so jobs that differ in their seed alone share it."""
+    alike = {}
+    for overrides in jobs:
+        others = tuple(word for word in overrides if not SEED.fullmatch(word))
+        seeds = [int(word.removeprefix("seed=")) for word in overrides if SEED.fullmatch(word)]
+        key = others, bool(seeds)
+        if key not in alike or "$" in " ".join(others):  # ${seed} may be in it
+            alike[key] = run_of(said(compose, overrides), overrides)
+        yield overrides, replace(alike[key], seed=seeds[-1]) if seeds else alike[key]
+
+
+SEED = re.compile(r"seed=\d+")
 
 
 def runs_of(words):

@@ -57,6 +57,13 @@ def test_a_union_holds_each_run_once(line, cells):
     assert len(runs(line)) == cells
 
 
+@pytest.mark.parametrize("line", ["method=dropreLU q=0.8,0.9", "sweep=position results_dir=r/${seed}"])
+def test_seeds_that_share_a_composition_are_what_they_are_alone(line):
+    alone = [run for seed in (3, 4) for run in runs(f"{line} seed={seed}")]
+    together = runs(f"{line} seed=3,4")
+    assert sorted(map(repr, together)) == sorted(map(repr, alone)) and len(together) >= 4
+
+
 @pytest.mark.parametrize(
     "line, sentence",
     [
