@@ -58,7 +58,12 @@ def failure(run):
 def find(run):
     """The run's finished result, or None."""
     path = folder(run) / "result.json"
-    return read(path) if os.path.exists(path) else None  # Path.exists() raises in a folder that may not be entered
+    if not os.path.exists(path):  # Path.exists() raises in a folder that may not be entered
+        return None
+    result = read(path)
+    if lacking := [key for key in ("metrics", "seconds", "trainings") if key not in result]:
+        raise Refused(f"{path} is not a result of this suite (no {lacking[0]}): move it away to redo it")
+    return result
 
 
 def read(path):
