@@ -177,6 +177,13 @@ def test_a_pass_costs_its_share_of_the_whole_evaluation():
     assert ms["Single"] == pytest.approx([0.3]) and ms["Deep Ensemble(4)"] == pytest.approx([0.075, 0.15])
 
 
+def test_the_first_pass_costs_what_the_twin_costs_and_the_others_share_the_rest():
+    shared = sampled("MC-Dropout(0.5)", 0.8, 0.9) | {"twin": {"ms_per_image": 0.102}}  # noise at the end alone
+    ms = samples.load(only([shared])).ms.tolist()
+    assert ms == pytest.approx([0.102, 0.104])
+    assert samples.milliseconds(shared, 100) == pytest.approx(0.3)
+
+
 def test_without_times_the_curves_are_drawn_against_passes_alone(tmp_path):
     old = [entry | {"test_ms_per_image": None} for entry in (sampled("SVI", 0.8, 0.9), result("Single"))]
     assert tmp_path / "samples.png" in samples.draw(only(old), PAPER, tmp_path)
