@@ -83,7 +83,7 @@ def test_it_has_every_row_table_claim_and_figure(page):
     assert text.count("<figure>") == len(drawn) + 1  # and the benchmark's
     assert all(f'scope="row" data-value="{place}">{label}<' in text for place, label in enumerate(LABELS))
     assert text.count('class="is-') == 58 and "T1" in text and "Where the proof goes wrong" not in text
-    for heading in ("Coverage", "Table 6 of the paper", "Diversity:", "One pass instead of a hundred", "Images from"):
+    for heading in ("Coverage", "Table 6 of the paper", "Diversity:", "One pass instead of many", "Images from"):
         assert heading in text
     assert "NVIDIA H200" in text and "0123456789" in text  # hardware and commit of each number
 

@@ -7,6 +7,7 @@ from rbue.report.figures.frames import picked, seed_means
 from rbue.report.figures.style import write_csv, write_text
 from rbue.report.grid import Grid
 from rbue.report.text import count, dataset_name, decimals, milliseconds, over_seeds, plain, shown
+from rbue.report.text import grid as text_grid
 
 percent, three = decimals(2), decimals(3)
 SEEDS = "Mean ± standard deviation over seeds (number of seeds)."
@@ -80,7 +81,8 @@ SCALED = [
 ]
 SCALED_NOTES = [
     "One temperature for the logarithm of the mean prediction, fitted by NLL on one half of the test set and scored on "
-    "the other, both ways, since the paper has no validation set. Above 1 the network was too sure.",
+    "the other, both ways, since the paper has no validation set. Above 1 the network was too sure; a half without a "
+    "mistake leaves it at 1.",
     SEEDS,
 ]
 
@@ -114,7 +116,7 @@ ELSEWHERE_NOTES = [
 ]
 
 TABLES = {  # file → (title, what a result gives, columns, notes)
-    "twins": ("One pass instead of a hundred", twin, TWIN, TWIN_NOTES),
+    "twins": ("One pass instead of many", twin, TWIN, TWIN_NOTES),
     "temperature": ("Before and after temperature scaling", scaled, SCALED, SCALED_NOTES),
     "ood": ("Images from elsewhere", elsewhere, ELSEWHERE, ELSEWHERE_NOTES),
 }
@@ -126,16 +128,11 @@ def numbers(network, name):
     return seed_means(frame, ["row", "dataset"] if "dataset" in frame else ["row"])
 
 
-def text_rows(frame, columns):
-    rows = [[cell["row"], *(fill(cell) for _, fill in columns)] for cell in frame.to_dict("records")]
-    return [["Method", *(header for header, _ in columns)], *rows]
-
-
 def grid(network, name):
     """The table as text, or None without data."""
     title, _, columns, notes = TABLES[name]
     frame = numbers(network, name)
-    return None if frame.empty else Grid(f"{title}: {network.title()}", text_rows(frame, columns), notes)
+    return None if frame.empty else Grid(f"{title}: {network.title()}", text_grid(frame, columns), notes)
 
 
 def grids(network, paper_dir):

@@ -44,10 +44,8 @@ def load(network):
     frame = pd.DataFrame(rows)
     if frame.empty:
         return frame
-    frame = frame.drop_duplicates(
-        ["row", "seed", "source", "type", "severity"]
-    )  # corruptions=auto may repeat generated
-    return frame.assign(accuracy=100 * frame.accuracy)
+    once = frame.drop_duplicates(["row", "seed", "source", "type", "severity"])  # corruptions=auto may repeat generated
+    return once.assign(accuracy=100 * once.accuracy)
 
 
 def six(frame, dataset):

@@ -53,7 +53,8 @@ def terms(q):
 def curve_panel(axis, frame):
     for column, (label, look) in LINES.items():
         axis.plot(frame.q, frame[column], label=label, **look)
-    axis.errorbar(frame.q, frame.monte_carlo, 3 * frame.monte_carlo_se, label="drawn, ± 3 se", elinewidth=0.8, **DRAWN)
+    error = 3 * frame.monte_carlo_se
+    axis.errorbar(frame.q, frame.monte_carlo, error, label="drawn, ± 3 standard errors", elinewidth=0.8, **DRAWN)
     axis.set(xlabel="q", ylabel="Variance of the layer's sum", ylim=(0, None), title="The same inputs at every q")
 
 
@@ -61,14 +62,14 @@ def sum_panel(axis, q):
     """A waterfall: two bars up as in the paper, one down, and where that ends."""
     parts = terms(q)
     ends = np.cumsum([0, *parts.values()])
-    colours = ["#BBBBBB", "#BBBBBB", COLOURS["dropreLU"]]
-    axis.bar(range(3), parts.values(), bottom=ends[:3], color=colours, width=0.6)
+    colours, hatches = ["#BBBBBB", "#BBBBBB", "white"], ["", "", "///"]
+    axis.bar(range(3), parts.values(), bottom=ends[:3], color=colours, edgecolor="#777777", hatch=hatches, width=0.6)
     axis.bar([3], ends[-1:], color=COLOURS["dropreLU"], width=0.6)
     axis.hlines(ends[1:4], [0.3, 1.3, 2.3], [0.7, 1.7, 2.7], color="black", linewidth=0.8)
     axis.text(0, ends[2], "the paper\nstops here", fontsize=8, ha="center", va="center")
     axis.annotate("", (0.68, ends[2]), (0.4, ends[2]), arrowprops={"arrowstyle": "->", "linewidth": 0.8})
     axis.set_xticks(range(4), [*parts, "exact:\nq(1−q)·Σ x²\nover x < 0"], fontsize=7.5)
-    axis.set(title=f"Where the proof goes wrong, q = {q:g}", ylim=(0, 1.08 * ends.max()))
+    axis.set(title=f"Where the proof goes wrong, q = {q:g}", ylabel="Variance", ylim=(0, 1.08 * ends.max()))
     axis.grid(axis="x", visible=False)
 
 
@@ -131,9 +132,12 @@ def layers(frame):
     return groups[values].mean().assign(n=groups.size()).reset_index()
 
 
+BEHIND = {"dropout": ("dropout behind the rectifier, p = 1 − q", LINES["dropout"][1])}  # where networks have it
+
+
 def layer_panel(axis, numbers, row):
     at = numbers.site + 1
-    for column, (label, look) in LINES.items():
+    for column, (label, look) in (LINES | BEHIND).items():
         axis.plot(at, numbers[column], label=label, **look)
     axis.plot(at, numbers.monte_carlo, label="drawn", **DRAWN)
     axis.set(yscale="log", title=row)
@@ -163,8 +167,8 @@ def layers_figure(numbers, title):
 
 @shown
 def size(value):
-    """Three digits: layers differ by orders of magnitude."""
-    return f"{value:.3g}"
+    """Three digits or more: layers differ by orders of magnitude."""
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def layers_grid(network, numbers):
@@ -182,7 +186,11 @@ def layers_grid(network, numbers):
         ]
         for layer in numbers[numbers.row == row].itertuples(index=False)
     ]
-    notes = ["Mean over test images; dropout at p = 1 − q on the same layer's rectified activations, not scaled."]
+    notes = [
+        "Mean over test images. Here dropout, p = 1 − q and not scaled, is behind the layer's rectifier, as networks "
+        "have it, and not on its input, as in the paper's proof: which of the two varies more is up to the layer, "
+        "DropReLU where the squares of the negative inputs outweigh those of the positive."
+    ]
     return Grid(f"Variance layer by layer: {network.title()}, {row}", [header, *rows], notes)
 
 

@@ -61,11 +61,14 @@ NETWORK = {
         "Accuracy to the right against ECE upwards, a point for each setting, coloured by q.",
     ),
     "variance": (
-        "**Variance layer by layer** (Section 3.4) in the trained networks, beside dropout's.",
-        "For each q, the variance of every layer: draws lie on the exact line, the paper's formula above it.",
+        "**Variance layer by layer** (Section 3.4) in the trained networks, beside that of dropout behind the "
+        "rectifier: DropReLU varies more where negative inputs outweigh the positive.",
+        "For each q, the variance of every layer: draws lie on the exact line, the paper's formula above it; "
+        "dropout's line may cross it.",
     ),
     "samples": (
-        "**What a sample buys**: the scores against test cost, in passes and in milliseconds.",
+        "**What a sample buys**: the scores against test cost, in passes and in milliseconds. The first pass costs "
+        "what the network without noise costs, the others share the rest.",
         "Curves of accuracy, ECE and NLL that flatten as samples are added; Deep Ensemble ends at four members.",
     ),
     "reliability": (
