@@ -356,6 +356,12 @@ def test_the_page_counts_at_the_top_and_has_a_row_a_claim():
     assert "On ours, `matched`" in page
 
 
+def test_a_shorter_training_than_the_papers_is_named_beside_its_verdicts():
+    short, full = (markdown(build([result(SINGLE, protocol=p)], PAPER)) for p in ("fast", "matched"))
+    assert "Protocol `fast` trains for 30 epochs, the paper for 200" in short
+    assert "the paper for 200" not in full
+
+
 def write_results(folder, results):
     for entry in results:
         path = folder / entry["name"] / "result.json"

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from rbue.report.claims.rules import PARTLY, REFUTED, SUPPORTED, UNDECIDED
+from rbue.report.rows import canonical
 
 STATUSES = [SUPPORTED, PARTLY, REFUTED, UNDECIDED]
 INTRO = """\
@@ -16,7 +17,8 @@ Built by `make claims`: do not edit.
 - In brackets the smallest and the largest difference: a lower ECE and a shorter time win, of all else the higher.
 - **supported**, **partly** (here and not there), **refuted**; **undecided**: the missing cells could still turn it, or
   no difference is beyond rounding or noise. *By reading*: definitions and citations, which no number decides.
-- *Elsewhere*: nothing is measured where the claim is made, so the same question is put to the networks there are."""
+- *Elsewhere*: nothing is measured where the claim is made, so the same question is put to the networks there are.
+- T6 is not the paper's claim but what the corrected variance says."""
 
 
 def protocols(ledger):
@@ -78,6 +80,18 @@ def counts(ledger):
         yield from our_counts(ledger, protocol)
 
 
+def short_training(ledger):
+    """A sentence for each protocol that trains for less than the paper: its verdicts are not yet on the paper."""
+    stated = canonical("cifar10", "paper", "single").epochs
+    for protocol in protocols(ledger):
+        run = canonical("cifar10", protocol, "single")
+        if run and run.epochs < stated:
+            yield (
+                f"Protocol `{protocol}` trains for {run.epochs} epochs, the paper for {stated}: its verdicts are on "
+                "that short training and do not judge the paper's."
+            )
+
+
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
@@ -105,7 +119,7 @@ def markdown(ledger):
     columns = protocols(ledger)
     header = ["Id", "Claim", "Section", "On the paper's own numbers", *(f"On ours, `{p}`" for p in columns)]
     parts = ["# Does it hold? The paper's claims", INTRO, table(["Verdicts on", "Count"], counts(ledger))]
-    parts += [table(header, [row(entry, columns) for entry in ledger]), notes(ledger)]
+    parts += [*short_training(ledger), table(header, [row(entry, columns) for entry in ledger]), notes(ledger)]
     return "\n\n".join(parts) + "\n"
 
 

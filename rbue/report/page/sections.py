@@ -243,6 +243,7 @@ def claims_section(suite):
         [
             paragraphs(["Each claim as a question to numbers, the same to the paper's tables and to our runs."]),
             table(counted, "Verdicts", wide=True),
+            paragraphs(claims.text.short_training(suite.ledger)),
             details("How a verdict comes about", reading),
             switch("verdict", "Verdict on the paper's own numbers", filters),
             element("ul", *map(claim, suite.ledger), class_="claims"),
