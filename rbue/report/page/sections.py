@@ -279,12 +279,21 @@ def figures_section(suite):
     return "".join(network_figures(suite, network) for network in suite.networks)
 
 
+def speed_note(content):
+    return (
+        "ms: of one training step, or of the whole test set's prediction. Speed-up: how many times as fast as the row "
+        f"named under over; below 1 is slower. Limit: {content['matmul_flops'] / 1e12:.0f} TFLOP/s, a large matrix "
+        f"product. Measured at commit {commit(content['environment'])}."
+    )
+
+
 def speed_section(suite):
     parts = []
     for path in sorted(suite.benchmarks_dir.glob("*.json")):
         content = json.loads(path.read_text())
-        rows = [["Measure", *(name.capitalize() for name in SPEED[1:])], *map(list, map(speed_cells, content["rows"]))]
+        rows = [["Measure", *SPEED[1:]], *map(list, map(speed_cells, content["rows"]))]
         parts.append(table(rows, f"{content['hardware']}: measured side by side in one run"))
+        parts.append(element("p", inline(speed_note(content)), class_="note"))
         if path.with_suffix(".png").exists():
             caption = f"**{content['hardware']}**: how many times as fast, on a logarithmic axis."
             parts.append(picture(path.with_suffix(".png"), caption, "Horizontal bars of the table's speed-ups."))
