@@ -42,9 +42,6 @@ class Value:
         half = ratio * (self.half / self.mean + other.half / other.mean)
         return Value(ratio, half, ratio * hypot(self.se / self.mean, other.se / other.mean))
 
-    def __abs__(self):
-        return Value(abs(self.mean), self.half, self.se)
-
     @property
     def sign(self):
         """+1 or -1 where this difference is told apart from zero, else 0."""
