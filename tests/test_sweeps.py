@@ -168,6 +168,15 @@ def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
     assert not list(tmp_path.rglob(".*"))
 
 
+@pytest.fixture
+def ended_by_usr1():
+    """The signal that asks a training to end raises KeyboardInterrupt once it is passed on."""
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("ended_by_usr1")
 def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_the_same_weights(
     digits_run, few_digits, tmp_path
 ):
@@ -181,11 +190,9 @@ def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_
         if count[0] == 6:
             os.kill(os.getpid(), signal.SIGUSR1)
 
-    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(training.engine.Step, "__call__", asked_in_step_six)
         training.trained([stopped], few_digits, CPU)
-    signal.signal(signal.SIGUSR1, before)
     assert training.steps_done(stopped) == 6  # of four an epoch
     training.trained([stopped], few_digits, CPU)
     one, other = (training.load(training.folder(r) / "weights.pt", CPU)["network"] for r in (whole, stopped))
@@ -193,6 +200,7 @@ def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_
     assert (training.folder(whole) / "curve.csv").read_text() == (training.folder(stopped) / "curve.csv").read_text()
 
 
+@pytest.mark.usefixtures("ended_by_usr1")
 def test_a_signal_after_the_last_step_waits_for_the_weights_and_is_not_lost(digits_run, few_digits, monkeypatch):
     run, add = digits_run("epochs=1"), training.Training.add
 
@@ -201,15 +209,12 @@ def test_a_signal_after_the_last_step_waits_for_the_weights_and_is_not_lost(digi
         return add(self, epoch)
 
     monkeypatch.setattr(training.Training, "add", asked_at_its_end)
-    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            training.trained([run], few_digits, CPU)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(KeyboardInterrupt):
+        training.trained([run], few_digits, CPU)
     assert training.is_trained(run) and not (training.folder(run) / "checkpoint.pt").exists()
 
 
+@pytest.mark.usefixtures("ended_by_usr1")
 def test_a_pack_asked_to_end_is_kept_at_one_step_and_goes_on_together(digits_run, few_digits, monkeypatch):
     runs, step, count = [digits_run("epochs=2", f"seed={k}") for k in range(3)], training.engine.Step.__call__, [0]
 
@@ -219,13 +224,9 @@ def test_a_pack_asked_to_end_is_kept_at_one_step_and_goes_on_together(digits_run
         if count[0] == 17:
             os.kill(os.getpid(), signal.SIGUSR1)
 
-    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
-    try:
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(training.engine.Step, "__call__", asked_by_the_second_in_step_six)
-            training.fit(runs, few_digits, CPU)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(training.engine.Step, "__call__", asked_by_the_second_in_step_six)
+        training.fit(runs, few_digits, CPU)
     assert [training.steps_done(run) for run in runs] == [6, 6, 6]
     (pack,) = training.packs(runs, torch.device("cuda"))
     assert training.fit(pack, few_digits, CPU) == {} and all(map(training.is_trained, runs))

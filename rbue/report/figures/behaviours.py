@@ -72,7 +72,7 @@ def mark(axis, point, colour):
     """Filled is ours, hollow the paper's."""
     ours = point.origin == "ours"
     face, edge = (colour, "black") if ours else ("none", colour)
-    size = 13 if point.method == "dropreLU" else 8
+    size = 13 if MARKERS[point.method] == "*" else 8  # a star has little area for its width
     look = {"markersize": size, "markeredgecolor": edge, "markeredgewidth": 0.6 if ours else 1.5}
     axis.plot(point.accuracy, point.ece, MARKERS[point.method], markerfacecolor=face, zorder=3 if ours else 2, **look)
     if not pd.isna(point.p):

@@ -6,7 +6,17 @@ Neither is in the paper, which gives ECE as one number and entropy as a picture.
 import pandas as pd
 
 from rbue.report.figures.frames import methods_of, seeds_text
-from rbue.report.figures.style import COLOURS, canvas, framed, legend_below, lines_of, save, styled, write_csv
+from rbue.report.figures.style import (
+    COLOURS,
+    canvas,
+    framed,
+    legend_below,
+    lines_of,
+    panel_grid,
+    save,
+    styled,
+    write_csv,
+)
 
 # --- load, frame ------------------------------------------------------------------------------------------------------
 
@@ -63,13 +73,9 @@ def diagram(axis, curve, row):
 @styled
 def diagrams(numbers, title):
     rows = list(dict.fromkeys(numbers.row))
-    columns = min(5, len(rows))
-    lines = -(-len(rows) // columns)
-    figure, axes = canvas(1.4 * columns, 1.6 * lines + 0.75, nrows=lines, ncols=columns, squeeze=False, sharey=True)
+    figure, axes = panel_grid(len(rows), 5, 1.4, 1.6, margin=0.75, sharey=True)
     for axis, row in zip(axes.flat, rows, strict=False):
         diagram(axis, numbers[numbers.row == row], row)
-    for axis in list(axes.flat)[len(rows) :]:
-        axis.set_axis_off()
     figure.suptitle(title)
     figure.supxlabel("Confidence", fontsize=9)
     figure.supylabel("Share correct", fontsize=9)

@@ -20,7 +20,7 @@ def load(network):
     parts = []
     for run in network.clean.itertuples():
         columns = run.result.get("by_samples")
-        if not columns and run.method == "single":
+        if not columns and run.result.get("passes") == 1:
             columns = {"samples": [1], **{score: [run.result["metrics"][score]] for score in SCORES}}
         if columns:
             part = pd.DataFrame(columns)[["samples", *SCORES]]
@@ -70,7 +70,7 @@ def plot(axis, numbers, cost, metric, looks):
         axis.plot(curve[cost], curve[metric], **looks[row])
         low, high = (curve[metric] + sign * curve[f"{metric}_std"].fillna(0) for sign in (-1, 1))
         axis.fill_between(curve[cost], low, high, color=looks[row]["color"], alpha=0.15, linewidth=0)
-    for value in numbers[metric][numbers.method == "single"]:
+    for value in numbers[metric][numbers.groupby("row").samples.transform("max") == 1]:
         axis.axhline(value, color="black", linewidth=0.7, linestyle=":")
 
 
@@ -107,7 +107,7 @@ def panels(numbers, title):
 
 def draw(network, paper_dir, folder):
     frame = load(network)
-    if frame.empty or set(frame.method) == {"single"}:
+    if frame.empty or frame.samples.max() == 1:
         return []
     numbers = curves(frame)
     title = f"{network.title()}, {seeds_text(numbers.n)}; dotted: Single's one pass"

@@ -63,6 +63,17 @@ def canvas(width, height, mosaic=None, **grid):
     return figure, figure.subplot_mosaic(mosaic, **grid) if mosaic else figure.subplots(**grid)
 
 
+def panel_grid(count, most, width, height, margin, **more):
+    """So many panels of this size in lines of at most `most`; what is left of the last line stays empty."""
+    columns = min(most, count)
+    lines = -(-count // columns)
+    size = width * columns, height * lines + margin
+    figure, axes = canvas(*size, nrows=lines, ncols=columns, squeeze=False, **more)
+    for axis in axes.flat[count:]:
+        axis.set_axis_off()
+    return figure, axes
+
+
 def save(figure, path, photographs=False):
     """Vector PDF and PNG beside each other, without a timestamp or version: the same figure is the same bytes."""
     path = Path(path)

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from rbue.report.claims import algebra
 from rbue.report.figures.frames import picked, seeds_text
-from rbue.report.figures.style import COLOURS, canvas, legend_below, save, styled, write_csv, write_text
+from rbue.report.figures.style import COLOURS, canvas, legend_below, panel_grid, save, styled, write_csv, write_text
 from rbue.report.grid import Grid
 from rbue.report.text import MISSING, count, decimals, shown
 
@@ -150,13 +150,9 @@ def layer_panel(axis, numbers, row):
 @styled
 def layers_figure(numbers, title):
     rows = list(dict.fromkeys(numbers.row))
-    columns = min(2, len(rows))
-    lines = -(-len(rows) // columns)
-    figure, axes = canvas(3.5 * columns, 2.1 * lines + 1, nrows=lines, ncols=columns, squeeze=False, sharex=True)
+    figure, axes = panel_grid(len(rows), 2, 3.5, 2.1, margin=1, sharex=True)
     for axis, row in zip(axes.flat, rows, strict=False):
         layer_panel(axis, numbers[numbers.row == row], row)
-    for axis in list(axes.flat)[len(rows) :]:
-        axis.set_axis_off()
     figure.suptitle(title)
     for axis in axes[-1]:
         axis.set_xlabel("Layer, in the order of execution")
