@@ -9,6 +9,7 @@ import logging
 from contextlib import contextmanager, nullcontext
 
 import torch
+from torch import fx
 from torch.nn import functional as F
 
 from rbue import devices, noise, surgery
@@ -188,11 +189,23 @@ def fell_back(error):
 def capture(steps, device):
     """Compiles each step and captures them as one CUDA graph, each on a stream of its own: small networks overlap."""
     torch._dynamo.reset()  # code of earlier trainings counts against a limit of recompilations
+    share_code([step.network for step in steps])
     with torch._dynamo.config.patch(recompile_limit=4 * len(steps) + 8):
         for step in steps:
-            step.compiled_objective = torch.compile(step.objective, dynamic=False, fullgraph=True)
-            step.compiled_prepare = torch.compile(step.prepare, dynamic=False, fullgraph=True)
+            step.compiled_objective, step.compiled_prepare = compiled(step.objective), compiled(step.prepare)
         return graph_of(steps, device).replay
+
+
+def compiled(function):
+    """Many small kernels, as the casts of weights and gradients, are put together into a few."""
+    return torch.compile(function, dynamic=False, fullgraph=True, options={"combo_kernels": True})
+
+
+def share_code(networks):
+    """Traced networks of equal code become one class, so that what is compiled for one of them serves all."""
+    classes = {}
+    for network in (n for n in networks if isinstance(n, fx.GraphModule)):
+        network.__class__ = classes.setdefault(network.code, type(network))
 
 
 def graph_of(steps, device):

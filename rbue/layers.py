@@ -1,4 +1,4 @@
-"""The random layers. Each draws in training and in testing alike: that is the method (Section 3.3).
+"""The random layers, and the networks' first. A random layer draws in training and in testing alike: that is the method (Section 3.3).
 
 A layer is a recipe until `surgery` gives it a site; on its own it draws from torch's generator, so it also works in a
 network written by hand. The backward pass recomputes its noise instead of storing it.
@@ -28,14 +28,19 @@ class _DropReLU(torch.autograd.Function):
 class _RReLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, keys, bounds):
-        y = torch.where(x < 0, x * noise.between(keys, x.shape[1:], bounds), x).to(x.dtype)
+        y = torch.where(x < 0, _RReLU.scale(x, keys, bounds), x)
         ctx.save_for_backward(y, keys, bounds)
         return y
 
     @staticmethod
     def backward(ctx, grad):
         y, keys, bounds = ctx.saved_tensors
-        return torch.where(y < 0, grad * noise.between(keys, y.shape[1:], bounds), grad).to(grad.dtype), None, None
+        return torch.where(y < 0, _RReLU.scale(grad, keys, bounds), grad), None, None
+
+    @staticmethod
+    def scale(x, keys, bounds):
+        """Rounded here, not behind `where`: torch 2.11 compiles a cast of the result that casts nothing to no gradient."""
+        return (x * noise.between(keys, x.shape[1:], bounds)).to(x.dtype)
 
 
 class _Dropout(torch.autograd.Function):
@@ -54,6 +59,16 @@ class _Dropout(torch.autograd.Function):
         return _Dropout.drop(grad, *ctx.saved_tensors, ctx.scale), None, None, None
 
 
+class Stem(nn.Conv2d):
+    """A convolution of images. On a GPU their three channels are filled up to the eight its matrix units work with."""
+
+    def forward(self, x):
+        if not x.is_cuda:
+            return super().forward(x)
+        x, weight = (nn.functional.pad(t, (0, 0, 0, 0, 0, 8 - self.in_channels)) for t in (x, self.weight))
+        return self._conv_forward(x, weight, self.bias)
+
+
 class Site(nn.Module):
     """A place in a network that draws noise: its number, and the source it shares with the network's other sites."""
 
@@ -70,11 +85,11 @@ class DropReLU(Site):
 
     def __init__(self, q):
         super().__init__()
-        self.q = q
+        self.q, self.random = q, q < 1
         self.register_buffer("limit", noise.threshold(q), persistent=False)
 
     def forward(self, x):
-        return x.relu() if self.q == 1 else _DropReLU.apply(x, self.keys(x), self.limit)
+        return _DropReLU.apply(x, self.keys(x), self.limit) if self.random else x.relu()  # reads no q: one code for all
 
     def twin(self):
         """What it does on average, without noise."""

@@ -14,7 +14,7 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from rbue.config import Refused
-from rbue.layers import DropReLU, GaussianWeight, Site
+from rbue.layers import DropReLU, GaussianWeight, Site, Stem
 from rbue.noise import Noise
 
 IN_PLACE = {F.relu_, torch.relu_, "relu_"}
@@ -23,7 +23,7 @@ FUNCTIONAL = {F.relu, torch.relu, "relu"} | IN_PLACE
 
 class Tracer(fx.Tracer):
     def is_leaf_module(self, module, name):
-        return isinstance(module, Site) or super().is_leaf_module(module, name)
+        return isinstance(module, (Site, Stem)) or super().is_leaf_module(module, name)
 
 
 def trace(network) -> fx.GraphModule:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import compose_run
+from torch._dynamo.testing import CompileCounter
 
 from rbue import engine, inference, methods, metrics, noise
 
@@ -75,7 +76,7 @@ def test_timing_a_packed_network_alone_leaves_its_training_where_it_was(digits):
     steps = [make_step(digits, f"seed={seed}") for seed in range(2)]
     advance, _ = engine.fast(steps, torch.device("cuda"))
     advance()
-    before = [t.clone() for t in steps[0].tensors()]
+    before = [t.detach().clone() for t in steps[0].tensors()]  # with a history it would hold on to this stream
     assert 0 < engine.seconds_alone(steps[0], torch.device("cuda")) < 1
     assert all(torch.equal(a, b) for a, b in zip(before, steps[0].tensors(), strict=True))
 
@@ -114,6 +115,16 @@ def test_without_a_gpu_steps_run_one_after_the_other():
     advance, how = engine.fast([lambda: called.append(1), lambda: called.append(2)], torch.device("cpu"))
     advance()
     assert how == "eager" and called == [1, 2]
+
+
+def test_networks_of_equal_code_are_compiled_once(digits):
+    steps = [make_step(digits, "method=dropreLU", f"q={q}", f"seed={q:.0f}", device="cpu") for q in (0.4, 0.6)]
+    engine.share_code([step.network for step in steps])
+    exact, counter = [gradients(step) for step in steps], CompileCounter()
+    for step, own in zip(steps, exact, strict=True):
+        step.compiled_objective = torch.compile(step.objective, backend=counter, fullgraph=True)
+        assert all(map(torch.equal, gradients(step), own))
+    assert counter.frame_count == 1
 
 
 def test_a_step_past_the_last_keeps_its_learning_rate(digits):

@@ -42,6 +42,18 @@ def test_slopes_of_rrelu_are_uniform_between_l_and_u():
     assert torch.equal(draw(RReLU(), X)[:, X[0] > 0][0], X[X > 0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
+def test_compiled_gradients_are_the_eager_ones(layer, dtype):
+    """torch 2.11 compiled an earlier RReLU to no gradient at all, in float32 alone."""
+    wire(layer)
+    x, gradients = X.view(4, 16).to(dtype).requires_grad_(), []
+    for form in (layer, torch.compile(layer, backend="aot_eager", dynamic=False)):
+        with noise.counted(layer, seed=0, step=0, rows=torch.arange(4)):
+            gradients += torch.autograd.grad(form(x).square().sum(), x)
+    assert torch.equal(*gradients) and gradients[0].any()
+
+
 @pytest.mark.parametrize("p", [0.2, 0.5])
 def test_variance_of_dropout_is_its_closed_form(p):
     summed = draw(Dropout(p), X).sum(1)
