@@ -1,4 +1,4 @@
-"""The random layers, and the networks' first. A random layer draws in training and in testing alike: that is the method (Section 3.3).
+"""The random layers, which draw in training and in testing alike: that is the method (Section 3.3).
 
 A layer is a recipe until `surgery` gives it a site; on its own it draws from torch's generator, so it also works in a
 network written by hand. The backward pass recomputes its noise instead of storing it.
@@ -39,7 +39,7 @@ class _RReLU(torch.autograd.Function):
 
     @staticmethod
     def scale(x, keys, bounds):
-        """Rounded here, not behind `where`: torch 2.11 compiles a cast of the result that casts nothing to no gradient."""
+        """Rounded before `where` chooses: torch 2.11 loses the gradient of a result that is cast to its own type."""
         return (x * noise.between(keys, x.shape[1:], bounds)).to(x.dtype)
 
 

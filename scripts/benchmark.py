@@ -82,17 +82,19 @@ def make_run(*overrides):
         return config.parse(compose("config", list(overrides)))
 
 
-def seconds(function, device, inner, repeats):
-    """Median over repeats of the time of one call, after a warm-up."""
-    taken = []
-    for _ in range(repeats + 1):
-        devices.synchronize(device)
-        start = time.perf_counter()
-        for _ in range(inner):
-            function()
-        devices.synchronize(device)
-        taken.append((time.perf_counter() - start) / inner)
-    return statistics.median(taken[1:])
+def seconds(functions, device, inner, repeats):
+    """Medians of the time of one call of each, measured in turns after a warm-up: a drifting clock favours nobody."""
+    taken = [[clocked(function, device, inner) for function in functions] for _ in range(repeats + 1)]
+    return [statistics.median(times[1:]) for times in zip(*taken, strict=True)]
+
+
+def clocked(function, device, inner):
+    devices.synchronize(device)
+    start = time.perf_counter()
+    for _ in range(inner):
+        function()
+    devices.synchronize(device)
+    return (time.perf_counter() - start) / inner
 
 
 @contextmanager
@@ -112,16 +114,26 @@ class Bench:
         self.inner, self.repeats = (3, 3) if quick else (100, 5)
         self.gpu, self.rows, self.limit = device.type == "cuda", [], matmul_rate(device)
 
-    def row(self, group, name, function, images, flops=0, inner=None, against=None, scale=1.0, **more):
+    def row(self, group, name, function, images, **settings):
+        self.race(group, images, [(name, function, settings)])
+
+    def race(self, group, images, runners, inner=None):
+        """Rows of (name, function, settings) over so many images each."""
         if self.gpu:
             torch.cuda.reset_peak_memory_stats()
-        taken = scale * seconds(function, self.device, inner or self.inner, self.repeats)
-        made = {"group": group, "name": name, "ms": 1000 * taken, "images_per_second": images / taken, **more}
-        made["peak_memory_bytes"] = devices.peak(self.device)
+        inner = inner or runners[0][2].pop("inner", self.inner)
+        measured = seconds([function for _, function, _ in runners], self.device, inner, self.repeats)
+        for (name, _, settings), taken in zip(runners, measured, strict=True):
+            self.add(group, name, taken, settings.pop("images", images), **settings)
+
+    def add(self, group, name, taken, images, flops=0, against=None, scale=1.0, **more):
+        taken *= scale
+        made = {"group": group, "name": name, "ms": 1000 * taken, "images_per_second": images / taken}
+        made |= {"peak_memory_bytes": devices.peak(self.device), **more}
         made["share_of_limit"] = flops * images / taken / self.limit if flops else None
         made["against"], made["ratio"] = against, self.ratio(group, against, images / taken)
         self.rows.append(made)
-        print(f"{group:12} {name:58} {1000 * taken:10.3f} ms {images / taken:12,.0f} images/s", flush=True)
+        print(f"{group:16} {name:58} {1000 * taken:10.3f} ms {images / taken:12,.0f} images/s", flush=True)
 
     def ratio(self, group, against, speed):
         base = next((r for r in self.rows if r["group"] == group and r["name"] == against), None)
@@ -135,36 +147,46 @@ class Bench:
         return step
 
     def training(self, arch):
-        group, flops = f"{arch} train", 3 * flops_of(arch)
+        group, flops, few = f"{arch} train", 3 * flops_of(arch), min(self.inner, 20)
         plain, held = "plain loop: fp32, eager, DataLoader", "the same loop, data on the device"
         with pytorch_defaults():
             loop = PlainLoop(arch, self.data, self.device)
-            self.row(group, plain, loop.from_loader, BATCH, flops, inner=min(self.inner, 20))
+            self.row(group, plain, loop.from_loader, BATCH, flops=flops, inner=few)
             loop.batches.close()  # its workers must not compete with what is measured next
-            self.row(group, held, loop.from_device, BATCH, flops, inner=min(self.inner, 20), against=plain)
-        self.trained(group, "ours", arch, 1, flops, held)
+            self.row(group, held, loop.from_device, BATCH, flops=flops, inner=few, against=plain)
+        self.race(group, BATCH, [self.trained("ours", arch, 1, flops=flops, against=held)])
 
     def packing(self, arch):
-        group, flops = f"{arch} packed", 3 * flops_of(arch)
-        self.trained(group, "one model", arch, 1, flops)
-        self.trained(group, "four models", arch, 4, flops, "one model")
+        flops = 3 * flops_of(arch)
+        one = self.trained("one model", arch, 1, flops=flops)
+        four = self.trained("four models", arch, 4, flops=flops, against="one model")
+        self.race(f"{arch} packed", BATCH, [one, four])
 
-    def trained(self, group, name, arch, models, flops, against=None):
-        steps = [self.step(make_run(f"arch={arch}", f"seed={seed}")) for seed in range(models)]
-        advance, how = engine.fast(steps, self.device)
-        self.row(group, name, advance, models * BATCH, flops, against=against, engine=how)
+    def trained(self, name, arch, models, layer=None, **settings):
+        """A runner of the training step of so many networks."""
+        steps = [self.step(make_run(f"arch={arch}", f"seed={seed}"), layer) for seed in range(models)]
+        function, made = self.compiled(engine.fast, steps, self.device)
+        return name, function, settings | made | {"images": models * BATCH}
+
+    def compiled(self, make, *about):
+        """What a maker makes, and what it says of it: how it runs, and the memory that warming up took."""
+        held = torch.cuda.memory_allocated() if self.gpu else 0
+        with devices.measured(self.device) as cost:
+            function, how = make(*about)
+        return function, {"engine": how, "peak_memory_bytes": cost["peak_memory_bytes"] - held}
 
     def layers(self, arch):
-        group, run = f"{arch} layers", make_run(f"arch={arch}")
-        for name, layer, against in (
-            ("ReLU", None, None),
-            ("DropReLU, textbook (torch.bernoulli)", Textbook("DropReLU"), "ReLU"),
-            ("DropReLU", DropReLU(0.9), "ReLU"),
-            ("RReLU, textbook (F.rrelu)", Textbook("RReLU"), "ReLU"),
-            ("RReLU", RReLU(), "ReLU"),
-        ):
-            advance, how = engine.fast([self.step(run, layer)], self.device)
-            self.row(group, name, advance, BATCH, against=against, engine=how)
+        made = [
+            self.trained(name, arch, 1, layer, against=None if name == "ReLU" else "ReLU")
+            for name, layer in (
+                ("ReLU", None),
+                ("DropReLU, textbook (torch.bernoulli)", Textbook("DropReLU")),
+                ("DropReLU", DropReLU(0.9)),
+                ("RReLU, textbook (F.rrelu)", Textbook("RReLU")),
+                ("RReLU", RReLU()),
+            )
+        ]
+        self.race(f"{arch} layers", BATCH, made)
 
     def prediction(self, arch, samples=100):
         group, passes = f"{arch} predict", 5
@@ -174,11 +196,15 @@ class Bench:
                 for kind, layer in (("plain", Textbook("DropReLU")), ("noise", DropReLU(0.9)), ("relu", Plain()))
             }
             plain, relu = f"{samples} fp32 eager passes, noise {where}", f"ours, ReLU in place of noise {where}"
-            scale = samples / passes
+            noise = f"ours, noise {where}"
             with pytorch_defaults():
-                self.row(group, plain, partial(self.passes, made["plain"], passes), TESTS, inner=1, scale=scale)
-            self.predict(group, relu, made["relu"], samples, plain)
-            self.predict(group, f"ours, noise {where}", made["noise"], samples, plain)
+                work = partial(self.passes, made["plain"], passes)
+                self.row(group, plain, work, TESTS, inner=1, scale=samples / passes)
+            runners = [
+                self.predicted(relu, made["relu"], samples, plain),
+                self.predicted(noise, made["noise"], samples, plain),
+            ]
+            self.race(group, TESTS, runners, inner=1)
 
     def passes(self, network, count):
         """What a paper's repository does: the whole network once a sample, fp32, batches of 500."""
@@ -190,14 +216,19 @@ class Bench:
     def pictures(self):
         return self.data.test_images.to(self.device).float().div(255)
 
-    def predict(self, group, name, network, samples, against):
+    def predicted(self, name, network, samples, against):
+        """A runner of our prediction of all test images."""
         run = make_run(f"samples={samples}", "method=dropreLU")
         batch = inference.batch_size(run, self.device)
         images = self.pictures().to(inference.precision_of(run, self.device))
         with torch.no_grad():
-            draw_samples, how = inference.fast(network, samples, run, images[:batch], images.dtype)
-            work = lambda: inference.evaluate([draw_samples], images, lambda x: x, batch)  # noqa: E731
-            self.row(group, name, work, TESTS, inner=1, against=against, engine=how)
+            draw_samples, made = self.compiled(inference.fast, network, samples, run, images[:batch], images.dtype)
+
+        @torch.no_grad()
+        def work():
+            inference.evaluate([draw_samples], images, lambda x: x, batch)
+
+        return name, work, {"against": against, **made}
 
     def corruptions(self, _):
         """The 95 corrupted sets against the package that carries them, on one core, for the types it still runs."""
@@ -208,15 +239,22 @@ class Bench:
         images, index = self.data.train_images[:count].to(self.device), torch.arange(count, device=self.device)
         theirs, cells = packages_own(self.data.train_images[:5])
         ours = partial(corrupt_all, images, index, [cell for cell in PAIRS if cell[0] in cells])
-        one = {"inner": 1, "images": 5 * len(cells)}  # a unit is one image at every type and severity
-        self.row("corruptions", plain, theirs, scale=1 / 5, **one)
-        self.row("corruptions", f"ours, the same {len(cells)} types", ours, scale=1 / count, against=plain, **one)
+        unit = 5 * len(cells)  # one image at every type and severity
+        self.row("corruptions", plain, theirs, unit, inner=1, scale=1 / 5)
+        self.row(
+            "corruptions", f"ours, the same {len(cells)} types", ours, unit, inner=1, scale=1 / count, against=plain
+        )
 
     def start(self, arch):
-        """Seconds from starting Python to the end of the first training step, in processes of their own."""
+        """Seconds from starting Python to the end of the first training step, in processes of their own.
+
+        Python's bytecode is cached before, as an installed package has it.
+        """
         with tempfile.TemporaryDirectory() as cache:
+            env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
+            env |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": f"{cache}/bytecode"}
+            subprocess.run([sys.executable, __file__, "--help"], env=env, check=True, stdout=subprocess.DEVNULL)
             for name in ("cold", "warm compile cache"):
-                env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
                 began = time.time()
                 child = [sys.executable, __file__, "--first-step", arch]
                 times = json.loads(subprocess.run(child, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout)
@@ -315,7 +353,7 @@ def matmul_rate(device):
     """The hardware's limit as a large matrix product reaches it: bf16 on a GPU, fp32 on a CPU."""
     size, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-    return 2 * size**3 / seconds(lambda: a @ b, device, 10, 3)
+    return 2 * size**3 / seconds([lambda: a @ b], device, 10, 3)[0]
 
 
 def first_step(arch):

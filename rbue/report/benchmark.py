@@ -31,11 +31,16 @@ def cells(row):
         f"{row['group']}: {row['name']}",
         f"{row['ms']:,.2f}",
         shown("images_per_second", "{:,.0f}"),
-        shown("ratio", "{:.2f}×"),
+        times(row["ratio"]) if row.get("ratio") else "–",
         row.get("against") or "–",
         memory if memory == "–" else f"{int(memory) / 1e6:,.0f}",
         shown("share_of_limit", "{:.1%}"),
     )
+
+
+def times(ratio):
+    """Where a few percent matter, they show."""
+    return f"{ratio:.3f}×" if ratio < 2 else f"{ratio:,.2f}×"
 
 
 def draw(content, path):
@@ -44,7 +49,7 @@ def draw(content, path):
     figure, axis = plt.subplots(figsize=(9, 0.34 * len(rows) + 1.2), layout="constrained")
     labels = [f"{row['group']}: {row['name']}\nover {row['against']}" for row in rows]
     bars = axis.barh(labels, [row["ratio"] for row in rows], color="#0072B2", height=0.6)
-    axis.bar_label(bars, [f"{row['ratio']:.2f}×" for row in rows], padding=3, fontsize=7)
+    axis.bar_label(bars, [times(row["ratio"]) for row in rows], padding=3, fontsize=7)
     axis.axvline(1, color="black", linewidth=0.8)
     axis.set(xscale="log", xlabel="times as fast", title=content["hardware"])
     axis.tick_params(axis="y", labelsize=6)
