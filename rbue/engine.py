@@ -218,6 +218,7 @@ def graph_of(steps, device):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             side_by_side(steps, streams)
+    graph.steps = steps  # it reads and writes their tensors, which must live as long
     return graph
 
 

@@ -1,7 +1,7 @@
 """How fast the suite is, as ratios measured side by side in one run on whatever hardware there is.
 
 python scripts/benchmark.py                      # = make benchmark; a CPU measures the small network only
-python scripts/benchmark.py --only layers        # training, packing, layers, prediction, corruptions or start
+python scripts/benchmark.py --only layers        # one part: training, packing, layers, prediction, corruptions or start
 python scripts/benchmark.py --archs vgg13        # other networks; all but training is measured for the first
 
 Images are random bytes of CIFAR-10's shape: what is computed does not depend on them. Each figure is the median of
@@ -373,17 +373,21 @@ def first_step(arch):
     print(json.dumps(times | {"step": time.time()}))
 
 
-def save(bench, archs_measured):
-    """After every part, so that what was measured survives an interruption."""
-    hardware = devices.describe(bench.device)
+def part_of(group):
+    """Where the group stands in the table."""
+    words = ("train", "packed", "layers", "predict", "corruptions", "start")
+    return words.index(group.split()[-1])
+
+
+def save(bench):
+    """After every part: what was measured survives an interruption. Groups not measured now stay as they were."""
+    hardware, environment = devices.describe(bench.device), results.environment()
     path = ROOT / "results" / "benchmarks" / (re.sub(r"[^a-z0-9]+", "-", hardware.lower()).strip("-") + ".json")
-    content = {
-        "hardware": hardware,
-        "matmul_flops": bench.limit,
-        "environment": results.environment(),
-        "archs": archs_measured,
-        "rows": bench.rows,
-    }
+    groups, commit = {row["group"] for row in bench.rows}, {"commit": environment["commit"]}
+    before = json.loads(path.read_text())["rows"] if path.exists() else []
+    rows = [row for row in before if row["group"] not in groups] + [row | commit for row in bench.rows]
+    content = {"hardware": hardware, "matmul_flops": bench.limit, "environment": environment}
+    content["rows"] = sorted(rows, key=lambda row: part_of(row["group"]))
     results.write(path, content)
     draw(content, path.with_suffix(".png"))
     return content, path.relative_to(ROOT)
@@ -403,7 +407,7 @@ def main(argv=None):
     for part in args.only or PARTS:
         for arch in args.archs if part == "training" else args.archs[:1]:
             getattr(bench, part)(arch)
-            content, path = save(bench, args.archs)
+            content, path = save(bench)
     print(f"\n{table(content)}\n\nwrote {path} and its figure")
 
 
