@@ -26,7 +26,7 @@ def result(label, accuracy=0.95, ece=0.03, where=("cifar10", "fast", "resnet18")
         "metrics": {"accuracy": accuracy, "ece": ece, "nll": 0.2, "brier": 0.1, "entropy": 0.1},
         "seconds": {"train": 200.0, "evaluate": 12.0},
         "test_ms_per_image": 0.3,
-        "passes": {"single": 1, "deep_ensemble": 4}.get(run.method, 100),
+        "passes": {"single": 1, "deep_ensemble": 4}.get(run.method, run.samples),
         "parameters": 11173962,
         "environment": {"commit": "0123456789abcdef", "hardware": "NVIDIA H200", "torch": "2.11", "precision": "bf16"},
         "finished": "2026-11-15T10:00:00+00:00",

@@ -114,11 +114,20 @@ def test_the_same_images_asked_for_in_two_ways_are_one_seed():
     assert numbers_of([corrupted("Single"), again], "Single", 3, "ece").n == 1
 
 
-def test_titles_say_the_source_the_number_of_types_and_of_seeds():
-    network = only([corrupted("Single"), corrupted("SVI", seed=1), corrupted("SVI", seed=2)])
-    numbers = corruptions.five_numbers(corruptions.seed_means(corruptions.load(network)))
-    title = corruptions.caption(network, "generated", numbers)
-    assert title == "CIFAR-10-C, ResNet-18, protocol fast\n5 of 19 types, generated, 1 to 2 seeds"
+def test_titles_say_the_source_and_the_numbers_of_types_seeds_and_samples():
+    network = only([corrupted("Single"), corrupted("SVI", seed=1, samples=20), corrupted("SVI", seed=2)])
+    frame = corruptions.load(network)
+    numbers = corruptions.five_numbers(corruptions.seed_means(frame))
+    title = corruptions.caption(network, "generated", frame, numbers)
+    what = "5 of 19 types, generated, 1 to 2 seeds, 20 to 100 samples"
+    assert title == f"CIFAR-10-C, ResNet-18, protocol fast\n{what}"
+
+
+def test_of_two_corrupted_evaluations_of_one_network_the_one_with_more_samples_is_drawn():
+    few, many = (corrupted("SVI", accuracy=accuracy, samples=n) for n, accuracy in ((20, 0.8), (100, 0.9)))
+    for runs in ([few, many], [many, few]):
+        frame = corruptions.load(only(runs))
+        assert set(frame.passes) == {100} and frame[frame.severity == 0].accuracy.item() == 90
 
 
 # --- diversity, behaviours, samples -----------------------------------------------------------------------------------

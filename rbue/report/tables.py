@@ -7,6 +7,7 @@
 No timestamps and no paths in the output: the same runs always give the same bytes, and a test relies on it.
 """
 
+from collections import defaultdict
 from pathlib import Path
 
 from rbue.report.latex import latex
@@ -56,16 +57,43 @@ def markdown(table):
 
 
 def headline(tables):
-    """For the README: every network of the paper's tables that has a measured row, the fullest first."""
-    blocks = [(table, arch, cells) for table in tables if table.in_paper for arch, cells in by_arch(table)]
-    measured = sorted((b for b in blocks if b[2].n.any()), key=lambda b: -(b[2].n > 0).sum())
-    return "\n\n".join(f"{headline_text(*block)}:\n\n{pipe(grid(block[2], HEADLINE))}" for block in measured)
+    """For the README: the network with the most measured rows, its protocols side by side; the others a line each."""
+    networks = defaultdict(dict)
+    for table, arch, cells in [(t, a, c) for t in tables if t.in_paper for a, c in by_arch(t) if c.n.any()]:
+        networks[table.dataset, arch][table.protocol] = cells
+    fullest = sorted(networks.items(), key=lambda item: -sum((cells.n > 0).sum() for cells in item[1].values()))
+    lines = [headline_text(*network, told(protocols)) for network, protocols in fullest]
+    return "\n\n".join([f"{lines[0]}:", pipe(side_by_side(told(fullest[0][1]))), *lines[1:]] if lines else [])
 
 
-def headline_text(table, arch, cells):
-    name, rows = f"**{dataset_name(table.dataset)}, {arch_name(arch)}**", f"{(cells.n > 0).sum()} of {len(cells)} rows"
-    link = f"[all columns](results/tables/{table.protocol}/{table.dataset}.md)"
-    return f"{name}, `protocol={table.protocol}`, {rows} measured ({link})"
+def told(protocols):
+    """As the paper's numbers fit, as it states, the others; a short schedule only until a whole table has the full."""
+    order = sorted(protocols, key=lambda name: ([*FULL, name].index(name), name))
+    whole = any((protocols[name].n > 0).all() for name in order if name in FULL)
+    return {name: protocols[name] for name in order if name in FULL or not whole}
+
+
+FULL = ("matched", "paper")
+
+
+def headline_text(dataset, arch, protocols):
+    parts = [
+        f"[`protocol={name}`](results/tables/{name}/{dataset}.md) {(cells.n > 0).sum()} of {len(cells)} rows"
+        for name, cells in protocols.items()
+    ]
+    return f"**{dataset_name(dataset)}, {arch_name(arch)}**, measured: {', '.join(parts)}"
+
+
+def side_by_side(protocols):
+    """Accuracy and ECE under each protocol beside the paper's; the time's ratio of the first that has it."""
+    first = next(iter(protocols.values()))
+    columns = [["Method", *first.row]]
+    for (header, printed), (_, ours) in (HEADLINE[:2], HEADLINE[2:4]):
+        columns += [[header, *map(printed, first.to_dict("records"))]]
+        columns += [[f"`{n}`", *map(ours, cells.to_dict("records"))] for n, cells in protocols.items()]
+    timed = next((cells for cells in protocols.values() if cells.ours_time_ratio.notna().any()), first)
+    columns += [[header, *map(ratio, timed.to_dict("records"))] for header, ratio in HEADLINE[4:]]
+    return list(zip(*columns, strict=True))
 
 
 BEGIN, END = "<!-- results: built by make tables -->", "<!-- end of results -->"

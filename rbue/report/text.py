@@ -235,9 +235,10 @@ def ensemble_note(table):
 
 
 def outside(table):
-    """Runs of this dataset and protocol that no table shows: 'name (epochs=2)' each."""
+    """Runs of this dataset and protocol that no table shows: 'name (epochs=2): 94.60 %, ECE 0.021' each."""
     runs = table.runs[table.runs.row.isna() & table.runs.position_row.isna()]
-    return [f"`{name}` ({differs})" for name, differs in zip(runs.name, runs.differs, strict=True)]
+    scores = [f"{decimals(2)(run.accuracy)} %, ECE {decimals(3)(run.ece)}" for run in runs.itertuples()]
+    return [f"`{run.name}` ({run.differs}): {score}" for run, score in zip(runs.itertuples(), scores, strict=True)]
 
 
 def outside_note(table):

@@ -163,8 +163,10 @@ def names(row):
 
 def row_of(config):
     """The row a run feeds, `row@position` for one that differs in its position alone, else None."""
-    _, differs = place(config | {"dataset": config["dataset"].removesuffix("_c")})
+    clean = config["dataset"].removesuffix("_c")
+    _, differs = place(config | {"dataset": clean})
     other = differs.keys() - {"corruptions"}  # more evaluation, same network, same clean numbers
+    other -= {"samples"} if clean != config["dataset"] else set()  # there are 95 test sets
     if other == {"position"}:
         return f"{labelled(config)}@{config['position']}"
     return None if other else labelled(config)

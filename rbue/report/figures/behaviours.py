@@ -7,7 +7,7 @@ from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 
 from rbue.report.cells import paper_cells
-from rbue.report.figures.frames import seeds_text
+from rbue.report.figures.frames import count_text
 from rbue.report.figures.style import (
     COLOURS,
     MARKERS,
@@ -119,6 +119,6 @@ def draw(network, paper_dir, folder):
         return []
     ours, paper = points(load(network)), paper_points(network, paper_dir)
     frame = ours if paper.empty else pd.concat([ours, paper.dropna(axis=1, how="all")], ignore_index=True)
-    whose = f"ours, {seeds_text(ours.n)}" if paper.empty else f"filled: ours, {seeds_text(ours.n)}; hollow: the paper"
+    whose = f"ours, {count_text(ours.n)}" if paper.empty else f"filled: ours, {count_text(ours.n)}; hollow: the paper"
     title = f"{network.title()}\n{whose}"
     return [*save(scatter(frame, title), folder / "behaviours"), write_csv(frame, folder / "behaviours.csv")]

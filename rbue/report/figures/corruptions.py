@@ -5,7 +5,7 @@ Generated and official images are different images: each source has its own file
 
 import pandas as pd
 
-from rbue.report.figures.frames import methods_of, nearest, seeds_text
+from rbue.report.figures.frames import count_text, methods_of, nearest
 from rbue.report.figures.style import (
     COLOURS,
     METRICS,
@@ -37,14 +37,20 @@ def load(network):
     rows = []
     for run in network.corrupted.itertuples():
         found, who = run.result.get("corruptions") or {"types": {}}, {"row": run.row, "method": run.method}
-        who |= {"seed": run.seed, "knob": run.knob, "source": found.get("source")}
+        who |= {
+            "seed": run.seed,
+            "knob": run.knob,
+            "source": found.get("source"),
+            "passes": run.result.get("passes", 1),
+        }
         if found["types"]:
             rows.append(who | {"type": "none", "severity": 0, **run.result["metrics"]})
         rows += [who | {"type": t, **level} for t, levels in found["types"].items() for level in levels]
     frame = pd.DataFrame(rows)
     if frame.empty:
         return frame
-    once = frame.drop_duplicates(["row", "seed", "source", "type", "severity"])  # corruptions=auto may repeat generated
+    most = frame.sort_values("passes", ascending=False, kind="stable")  # corruptions=auto may repeat generated
+    once = most.drop_duplicates(["row", "seed", "source", "type", "severity"]).sort_index()
     return once.assign(accuracy=100 * once.accuracy)
 
 
@@ -99,10 +105,12 @@ def averages(cells):
 # --- draw -------------------------------------------------------------------------------------------------------------
 
 
-def caption(network, source, numbers):
+def caption(network, source, frame, numbers):
     types = numbers.types.max()
     which = f"{types} {source} types" if types == ALL_TYPES else f"{types} of {ALL_TYPES} types, {source}"
-    return f"{network.title('-C')}\n{which}, {seeds_text(numbers.n)}"
+    drawn = frame[~frame.method.isin(["single", "deep_ensemble"])].passes
+    samples = f", {count_text(drawn.astype(int), 'sample')}" if len(drawn) else ""
+    return f"{network.title('-C')}\n{which}, {count_text(numbers.n)}{samples}"
 
 
 def box(row):
@@ -178,7 +186,7 @@ def grids(network, paper_dir):
     frame, found = load(network), []
     for source, part in frame.groupby("source") if len(frame) else ():
         means = averages(seed_means(part))
-        found.append(averages_grid(caption(network, source, means), means))
+        found.append(averages_grid(caption(network, source, part, means), means))
     return found
 
 
@@ -186,14 +194,15 @@ def draw_source(network, source, frame, folder):
     """All files of one source: boxes and curves of the paper's six, averages and cells of every row there is."""
     numbers = five_numbers(seed_means(six(frame, network.dataset)))
     cells, stem = seed_means(frame), f"corruptions-{source}"
-    means, title = averages(cells), caption(network, source, numbers)
+    means, title = averages(cells), caption(network, source, frame, numbers)
+    text = averages_grid(caption(network, source, frame, means), means).markdown()
     return [
         *save(box_plots(numbers, title), folder / stem),
         *save(median_curves(numbers, title), folder / f"{stem}-ece"),
         write_csv(numbers, folder / f"{stem}.csv"),
         write_csv(cells, folder / f"{stem}-types.csv"),
         write_csv(means, folder / f"{stem}-averages.csv"),
-        write_text(averages_grid(caption(network, source, means), means).markdown(), folder / f"{stem}-averages.md"),
+        write_text(text, folder / f"{stem}-averages.md"),
     ]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.rows import LABELS, ROWS, place, position_row
+from rbue.report.rows import LABELS, ROWS, canonical, place, position_row
 from rbue.report.text import arch_name, dataset_name
 
 NETWORK = ["protocol", "dataset", "arch"]
@@ -39,9 +39,12 @@ class Network:
 def row_of(config):
     """The row's name and {}, or None and what differs. Another p, q or members is the same method at another setting.
 
-    A corrupted evaluation is of the network that the clean dataset trained, so it is placed as that one.
+    A corrupted evaluation is of the network that the clean dataset trained, so it is placed as that one. It may take
+    fewer samples: there are 95 test sets, and their figure says how many.
     """
-    row, differs = place(config | {"dataset": config["dataset"].removesuffix("_c"), "corruptions": "none"})
+    clean = config | {"dataset": config["dataset"].removesuffix("_c"), "corruptions": "none"}
+    usual = canonical(clean["dataset"], config["protocol"], config["method"])
+    row, differs = place(clean | ({"samples": usual.samples} if usual and clean != config else {}))
     if row is None and len(differs) == 1 and (knob := next(iter(differs))) in KNOBS:
         method = next(label for label, settings in ROWS if settings["method"] == config["method"]).split("(")[0]
         return f"{method}({config[knob]:g})", {}
@@ -128,7 +131,7 @@ def in_order(labels):
     return sorted(labels, key=lambda label: (LABELS.index(label) if label in LABELS else len(LABELS), label))
 
 
-def seeds_text(counts):
+def count_text(counts, noun="seed"):
     """`1 seed`, or `1 to 3 seeds` where rows have different numbers: a figure never hides its n."""
     low, high = min(counts), max(counts)
-    return f"{low} seed{'s' if low > 1 else ''}" if low == high else f"{low} to {high} seeds"
+    return f"{low} {noun}{'s' if low > 1 else ''}" if low == high else f"{low} to {high} {noun}s"

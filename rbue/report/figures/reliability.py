@@ -5,7 +5,7 @@ Neither is in the paper, which gives ECE as one number and entropy as a picture.
 
 import pandas as pd
 
-from rbue.report.figures.frames import methods_of, seeds_text
+from rbue.report.figures.frames import count_text, methods_of
 from rbue.report.figures.style import (
     COLOURS,
     canvas,
@@ -104,7 +104,7 @@ def draw_reliability(network, paper_dir, folder):
     if frame.empty:
         return []
     numbers = bins(frame)
-    title = f"{network.title()}, {seeds_text(frame.groupby('row').seed.nunique())}; a dot's area: share of images"
+    title = f"{network.title()}, {count_text(frame.groupby('row').seed.nunique())}; a dot's area: share of images"
     return [*save(diagrams(numbers, title), folder / "reliability"), write_csv(numbers, folder / "reliability.csv")]
 
 
@@ -113,5 +113,5 @@ def draw_rejection(network, paper_dir, folder):
     if frame.empty:
         return []
     numbers = rejection(frame)
-    title = f"{network.title()}, {seeds_text(numbers.n)}"
+    title = f"{network.title()}, {count_text(numbers.n)}"
     return [*save(curves(numbers, title), folder / "rejection"), write_csv(numbers, folder / "rejection.csv")]

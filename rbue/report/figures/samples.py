@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
-from rbue.report.figures.frames import methods_of, seeds_text
+from rbue.report.figures.frames import count_text, methods_of
 from rbue.report.figures.style import METRICS, canvas, framed, legend_below, limits, lines_of, save, styled, write_csv
 
 SCORES = list(METRICS)
@@ -110,5 +110,5 @@ def draw(network, paper_dir, folder):
     if frame.empty or frame.samples.max() == 1:
         return []
     numbers = curves(frame)
-    title = f"{network.title()}, {seeds_text(numbers.n)}; dotted: Single's one pass"
+    title = f"{network.title()}, {count_text(numbers.n)}; dotted: Single's one pass"
     return [*save(panels(numbers, title), folder / "samples"), write_csv(numbers, folder / "samples.csv")]

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from rbue.report.claims import algebra
-from rbue.report.figures.frames import picked, seeds_text
+from rbue.report.figures.frames import count_text, picked
 from rbue.report.figures.style import COLOURS, canvas, legend_below, panel_grid, save, styled, write_csv, write_text
 from rbue.report.grid import Grid
 from rbue.report.text import MISSING, count, decimals, shown
@@ -200,7 +200,7 @@ def draw(network, paper_dir, folder):
     if frame.empty:
         return []
     numbers = layers(frame)
-    title = f"{network.title()}, {seeds_text(numbers.n)}"
+    title = f"{network.title()}, {count_text(numbers.n)}"
     return [
         *save(layers_figure(numbers, title), folder / "variance"),
         write_csv(numbers, folder / "variance.csv"),
