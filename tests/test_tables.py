@@ -160,19 +160,46 @@ def test_mean_std_and_n_over_seeds():
 
 def test_one_seed_prints_no_spread_and_says_so():
     row = md_row([result("SVI", accuracy=0.9442, ece=0.036)], "SVI")
-    assert row == ["94.42", "94.42 (1)", "+0.00", "0.04", "0.036 (1)", "-0.004", "1.9 h", "3 min 20 s", "1.12×", "–"]
+    times = ["1.9 h", "3 min 20 s", "34×", "1.12×", "–"]
+    assert row == ["94.42", "94.42 (1)", "+0.00", "0.04", "0.036 (1)", "-0.004", *times]
 
 
 def test_time_is_a_ratio_to_single_on_the_same_hardware_only():
     runs = [result("Single", seconds=100), result("SVI", seconds=150), result("MC-RReLU", seconds=990, hardware="CPU")]
     assert cell(runs, "SVI").ours_time_ratio == pytest.approx(1.5)
     assert pd.isna(cell(runs, "MC-RReLU").ours_time_ratio)
-    assert md_row(runs, "MC-RReLU")[-3:] == ["16 min 30 s", "1.12×", MISSING]
+    assert md_row(runs, "MC-RReLU")[-4:] == ["16 min 30 s", "7×", "1.12×", MISSING]
+
+
+def test_only_as_many_epochs_as_the_papers_are_so_many_times_faster():
+    short = ("cifar10", "fast", "resnet18")
+    assert md_row([result("Single", seconds=30, where=short)], "Single")[-5:-2] == ["1.7 h", "30.0 s", MISSING]
+
+
+def test_a_training_that_two_rows_share_counts_once():
+    member = {"name": "a", "seconds": 100.0}
+    runs = [
+        result("Single") | {"trainings": [member]},
+        result("Deep Ensemble(4)") | {"trainings": [member, {"name": "b", "seconds": 80.0}]},
+    ]
+    cost = "The 2 trainings behind it took 3 min 00 s as they ran; one of each of these rows took the paper 8.5 h."
+    assert cost in markdown(table(runs))
+
+
+def test_the_readme_has_protocols_side_by_side_and_a_short_one_only_until_a_table_is_whole():
+    short = ("cifar10", "fast", "resnet18")
+    few, all_rows = [result("Single", where=short), result("Single")], [result(label) for label in LABELS]
+    other = result("SVI", where=("cifar10", "matched", "vgg13"))
+    text = headline(build([*few, other], PAPER))
+    (header,) = [line for line in text.splitlines() if line.startswith("| Method")]
+    assert header.index("`matched`") < header.index("`fast`")
+    assert "VGG-13**, measured: [`protocol=matched`](results/tables/matched/cifar10.md) 1 of 10 rows" in text
+    assert "`fast`" not in headline(build([few[0], *all_rows], PAPER))
 
 
 def test_a_missing_cell_prints_a_dash_beside_the_papers_number():
     row = md_row([result("Single")], "MC-Dropout(0.5)", "DenseNet-121")
-    assert row == ["94.16", "–", "–", "0.04", "–", "–", "3.4 h", "–", "1.17×", "–"]
+    assert row == ["94.16", "–", "–", "0.04", "–", "–", "3.4 h", "–", "–", "1.17×", "–"]
     assert "1 of 30 cells measured" in markdown(table([result("Single")]))
 
 

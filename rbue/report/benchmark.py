@@ -1,9 +1,8 @@
 """The benchmark's rows as a table and a figure: ratios first, since milliseconds are the hardware's."""
 
-import matplotlib
+from matplotlib.ticker import LogLocator
 
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
+from rbue.report.figures.style import TIMELESS, canvas, styled
 
 COLUMNS = ("measure", "ms", "images/s", "speed-up", "over", "peak MB", "of limit")
 
@@ -43,16 +42,22 @@ def times(ratio):
     return f"{ratio:.3f}×" if ratio < 2 else f"{ratio:,.2f}×"
 
 
+@styled
 def draw(content, path):
-    """Horizontal bars of every ratio, on a logarithmic axis, the baseline at 1."""
+    """A bar from 1, the baseline, to every ratio, on a logarithmic axis: to the left is slower."""
     rows = [row for row in content["rows"] if row.get("ratio")][::-1]
-    figure, axis = plt.subplots(figsize=(9, 0.34 * len(rows) + 1.2), layout="constrained")
-    labels = [f"{row['group']}: {row['name']}\nover {row['against']}" for row in rows]
-    bars = axis.barh(labels, [row["ratio"] for row in rows], color="#0072B2", height=0.6)
-    axis.bar_label(bars, [times(row["ratio"]) for row in rows], padding=3, fontsize=7)
+    figure, axis = canvas(7, 0.36 * len(rows) + 0.9)
+    ratios, labels = [row["ratio"] for row in rows], [f"{r['group']}: {r['name']}\nover {r['against']}" for r in rows]
+    colours = ["#0072B2" if ratio >= 1 else "#D55E00" for ratio in ratios]
+    axis.barh(labels, [ratio - 1 for ratio in ratios], left=1, color=colours, height=0.6)
+    for place, ratio in enumerate(ratios):
+        axis.annotate(times(ratio), (max(ratio, 1), place), (3, 0), textcoords="offset points", va="center", fontsize=7)
     axis.axvline(1, color="black", linewidth=0.8)
-    axis.set(xscale="log", xlabel="times as fast", title=content["hardware"])
+    room = min(ratios) / 1.1, max(ratios) * 1.6  # for the numbers
+    axis.set(xscale="log", xlim=room, xlabel="times as fast", title=content["hardware"])
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}×")
+    axis.xaxis.set_minor_formatter("")
     axis.tick_params(axis="y", labelsize=6)
-    axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=160)
-    plt.close(figure)
+    axis.grid(axis="y", visible=False)
+    figure.savefig(path, dpi=200, metadata=TIMELESS["png"])

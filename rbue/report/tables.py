@@ -11,6 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from rbue.report.latex import latex
+from rbue.report.rows import FULL, by_protocol
 from rbue.report.text import (
     BESIDE_PAPER,
     HEADLINE,
@@ -68,12 +69,9 @@ def headline(tables):
 
 def told(protocols):
     """As the paper's numbers fit, as it states, the others; a short schedule only until a whole table has the full."""
-    order = sorted(protocols, key=lambda name: ([*FULL, name].index(name), name))
+    order = sorted(protocols, key=by_protocol)
     whole = any((protocols[name].n > 0).all() for name in order if name in FULL)
     return {name: protocols[name] for name in order if name in FULL or not whole}
-
-
-FULL = ("matched", "paper")
 
 
 def headline_text(dataset, arch, protocols):

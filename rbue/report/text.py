@@ -89,10 +89,11 @@ BESIDE_PAPER = [
     ("diff", plain("diff_ece", signed(3))),
     ("Training time: paper", paper_text("train_hours", hours)),
     ("ours", our_time),
+    ("faster", plain("ours_speedup", shown("{:,.0f}×".format))),
     ("Time / Single's: paper", plain("paper_time_ratio", times)),
     ("ours", plain("ours_time_ratio", times)),
 ]
-HEADLINE = [BESIDE_PAPER[i] for i in (0, 1, 3, 4, 8, 9)]  # without differences and hardware's own hours
+HEADLINE = [BESIDE_PAPER[i] for i in (0, 1, 3, 4, 9, 10)]  # without differences and hardware's own hours
 OURS_ALONE = [
     ("Accuracy, %", our_text("accuracy", decimals(2))),
     ("ECE", our_text("ece", decimals(3))),
@@ -225,6 +226,17 @@ def packed_note(table):
     return [note for note, which in kinds if which.any()]
 
 
+def total_note(table):
+    """What the table cost: a training that two rows share counts once."""
+    runs = table.runs[table.runs.row.notna()]
+    trainings = {name: seconds for each in runs.trainings for name, seconds in each.items()}
+    if not table.in_paper or not trainings:
+        return []
+    hours, took = table.cells.paper_train_hours[table.cells.n > 0].sum(), duration(sum(trainings.values()))
+    count = f"The {len(trainings)} trainings behind it" if len(trainings) > 1 else "The one training behind it"
+    return [f"{count} took {took} as they ran; one of each of these rows took the paper {hours:.1f} h."]
+
+
 def ensemble_note(table):
     """Ensembles of seeds s and s+1 have all but one member in common, which their ± does not show."""
     label, settings = next((label, s) for label, s in ROWS if s["method"] == "deep_ensemble")
@@ -258,5 +270,6 @@ def notes(table):
         *reading_notes(table),
         bold_note(table),
         *packed_note(table),
+        *total_note(table),
         *ensemble_note(table),
     ]

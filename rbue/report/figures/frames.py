@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.rows import LABELS, ROWS, canonical, place, position_row
+from rbue.report.rows import LABELS, ROWS, by_protocol, canonical, place, position_row
 from rbue.report.text import arch_name, dataset_name
 
 NETWORK = ["protocol", "dataset", "arch"]
@@ -84,7 +84,7 @@ def networks(results):
     frame = run_frame(results)
     if frame.empty:
         return []
-    groups = frame[frame.row.notna()].groupby(NETWORK)
+    groups = sorted(frame[frame.row.notna()].groupby(NETWORK), key=lambda group: (by_protocol(group[0][0]), group[0]))
     return [Network(*key, runs.reset_index(drop=True)) for key, runs in groups]
 
 

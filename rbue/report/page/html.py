@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rbue.report.text import MISSING
 
-FOLLOWERS = {"ours", "diff", "twin", "after", "foreign"}  # headers that go on the group before them
-KINDS = {"paper": "paper", "ours": "ours", "diff": "ours"}  # what the page's switch shows and hides
+FOLLOWERS = {"ours", "diff", "faster", "twin", "after", "foreign"}  # headers that go on the group before them
+KINDS = {"paper": "paper", "ours": "ours", "diff": "ours", "faster": "ours"}  # what the page's switch shows and hides
 UNITS = {"s": 1, "min": 60, "h": 3600, "MiB": 1, "GiB": 1024}
 
 
