@@ -186,6 +186,14 @@ def test_a_training_that_two_rows_share_counts_once():
     assert cost in markdown(table(runs))
 
 
+def test_a_cell_far_from_the_papers_has_a_reason_or_says_that_there_is_none():
+    near, far = result("Single", accuracy=0.9495, ece=0.03), result("SVI", accuracy=0.90, ece=0.04)
+    assert "Far from" not in markdown(table([near]))
+    assert "Far from the paper's: ResNet-18 SVI -4.42 pp. Not explained." in markdown(table([near, far]))
+    short = markdown(table([result("SVI", accuracy=0.90, ece=0.3, where=("cifar10", "fast", "resnet18"))]))
+    assert "ResNet-18 SVI -4.42 pp, ResNet-18 SVI ECE +0.260. With the whole KL term" in short
+
+
 def test_the_readme_has_protocols_side_by_side_and_a_short_one_only_until_a_table_is_whole():
     short = ("cifar10", "fast", "resnet18")
     few, all_rows = [result("Single", where=short), result("Single")], [result(label) for label in LABELS]

@@ -35,6 +35,7 @@ class Table:
     cells: pd.DataFrame
     runs: pd.DataFrame
     bold_found: list[bool]  # of the paper's bold rows, which ones our rule finds
+    explained: list[dict]  # why cells differ from the paper's: where, and in words
 
     @property
     def archs(self):
@@ -139,7 +140,7 @@ def archs_of(dataset, runs):
     return [arch for arch in ARCHS if dataset in DATASETS or arch in set(runs.arch)] + present
 
 
-def table(protocol, dataset, runs, paper, bold_found):
+def table(protocol, dataset, runs, paper, bold_found, explained):
     """Every cell of one table, measured or not, in the paper's order."""
     runs = runs[(runs.protocol == protocol) & (runs.dataset == dataset)]
     grid = pd.DataFrame(product([protocol], [dataset], archs_of(dataset, runs), LABELS), columns=KEY)
@@ -154,7 +155,7 @@ def table(protocol, dataset, runs, paper, bold_found):
     cells["paper_bold"] = bold(cells, "paper_accuracy", "paper_ece", "paper_train_hours")
     cells["ours_bold"] = bold(cells, "ours_accuracy", "ours_ece", "ours_train_seconds")
     columns = [*KEY, "n", *VALUES, "ours_speedup", "paper_bold", "ours_bold"]
-    return Table(protocol, dataset, cells[columns], runs, bold_found)
+    return Table(protocol, dataset, cells[columns], runs, bold_found, explained)
 
 
 def build(results, paper_dir):
@@ -167,7 +168,8 @@ def build(results, paper_dir):
     order = [*DATASETS, *sorted(set(runs.dataset) - set(DATASETS))]
     found = [printed == computed for printed, computed in bold_agreement(paper).values()]
     keys = sorted(wanted, key=lambda key: (by_protocol(key[0]), order.index(key[1])))
-    return [table(*key, runs, paper, found) for key in keys]
+    explained = json.loads((Path(paper_dir) / "explained.json").read_text())
+    return [table(*key, runs, paper, found, explained) for key in keys]
 
 
 def bold(cells, *columns):

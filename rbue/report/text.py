@@ -1,6 +1,7 @@
 """What every form of a table shares: numbers as text, the grid of a network's rows, the notes beneath."""
 
-from itertools import chain
+from collections import defaultdict
+from itertools import chain, product
 
 import pandas as pd
 
@@ -226,6 +227,25 @@ def packed_note(table):
     return [note for note, which in kinds if which.any()]
 
 
+FAR = {"accuracy": (0.5, "{} {:+.2f} pp"), "ece": (0.015, "{} ECE {:+.3f}")}  # beyond this one asks why
+
+
+def difference_notes(table):
+    """Cells far from the paper's, under the reason that results/paper/explained.json has for them."""
+    found = defaultdict(list)
+    for cell, (metric, (limit, text)) in product(table.cells.to_dict("records"), FAR.items()):
+        if abs(apart := cell[f"diff_{metric}"]) > limit:  # a missing cell's is NaN, which is beyond nothing
+            name = f"{arch_name(cell['arch'])} {cell['row']}"
+            found[reason(table.explained, cell | {"metric": metric})].append(text.format(name, apart))
+    return [f"Far from the paper's: {', '.join(cells)}. {why}." for why, cells in found.items()]
+
+
+def reason(explained, cell):
+    """Of the entries that hold for this cell, the one that says most exactly where."""
+    fits = [entry for entry in explained if entry["where"].items() <= cell.items()]
+    return max(fits, key=lambda entry: len(entry["where"]), default={"why": "Not explained"})["why"]
+
+
 def total_note(table):
     """What the table cost: a training that two rows share counts once."""
     runs = table.runs[table.runs.row.notna()]
@@ -271,5 +291,6 @@ def notes(table):
         bold_note(table),
         *packed_note(table),
         *total_note(table),
+        *difference_notes(table),
         *ensemble_note(table),
     ]
