@@ -114,7 +114,7 @@ class Captured:
         def compute(*given):
             return probabilities(every(*given))
 
-        self.compute = torch.compile(compute, dynamic=False) if traced else compute
+        self.compute = torch.compile(compute, dynamic=False)
         self.noise, self.draw = noise.of(network), torch.compile(noise.draw, dynamic=False)
         self.sites = torch.arange(self.noise.sites, device=x.device)
         self.graph = self.captured()
