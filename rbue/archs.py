@@ -61,4 +61,10 @@ def build(arch, classes):
     network = ARCHS[arch](classes)
     for norm in (m for m in network.modules() if isinstance(m, nn.BatchNorm2d)):
         norm.num_batches_tracked = None  # nobody reads it, and counting is a kernel a layer
+        norm.register_load_state_dict_pre_hook(forget_count)
     return network
+
+
+def forget_count(norm, state, prefix, *_):
+    """Weights may come with batch-norm's counter, and torch adds it to those that do not say how old they are."""
+    state.pop(f"{prefix}num_batches_tracked", None)

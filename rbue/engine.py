@@ -202,7 +202,10 @@ def compiled(function):
 
 
 def share_code(networks):
-    """Traced networks of equal code become one class, so that what is compiled for one of them serves all."""
+    """Traced networks of equal code become one class, so that what is compiled for one of them serves all.
+
+    Their graphs must not be recompiled after: that would change the code of the others.
+    """
     classes = {}
     for network in (n for n in networks if isinstance(n, fx.GraphModule)):
         network.__class__ = classes.setdefault(network.code, type(network))

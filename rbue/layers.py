@@ -63,9 +63,10 @@ class Stem(nn.Conv2d):
     """A convolution of images. On a GPU their three channels are filled up to the eight its matrix units work with."""
 
     def forward(self, x):
-        if not x.is_cuda:
-            return super().forward(x)
-        x, weight = (nn.functional.pad(t, (0, 0, 0, 0, 0, 8 - self.in_channels)) for t in (x, self.weight))
+        return self.filled(x) if x.is_cuda else super().forward(x)
+
+    def filled(self, x):
+        x, weight = (nn.functional.pad(t, (0, 0, 0, 0, 0, -self.in_channels % 8)) for t in (x, self.weight))
         return self._conv_forward(x, weight, self.bias)
 
 

@@ -35,7 +35,7 @@ from torch.utils.data import DataLoader, Dataset
 from rbue import archs, config, devices, engine, inference, methods, results, surgery
 from rbue.data import Data
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
-from rbue.layers import DropReLU, RReLU, Site
+from rbue.layers import DropReLU, RReLU, Site, Stem
 from rbue.report.rows import own_hydra, register_once
 
 PARTS = ("training", "packing", "layers", "prediction", "corruptions", "start")
@@ -112,22 +112,26 @@ class Bench:
         self.inner, self.repeats = (3, 3) if quick else (100, 5)
         self.gpu, self.rows, self.limit = device.type == "cuda", [], matmul_rate(device)
 
-    def row(self, group, name, function, images, **settings):
-        self.race(group, images, [(name, function, settings)])
+    @property
+    def held(self):
+        """Bytes on the GPU now: what stands there before a contestant comes is not its own."""
+        return torch.cuda.memory_allocated() if self.gpu else 0
 
-    def race(self, group, images, runners, inner=None):
-        """Rows of (name, function, settings) over so many images each."""
+    def row(self, group, name, function, images, inner=None, before=0, **settings):
         if self.gpu:
             torch.cuda.reset_peak_memory_stats()
-        inner = inner or runners[0][2].pop("inner", self.inner)
-        measured = seconds([function for _, function, _ in runners], self.device, inner, self.repeats)
+        (taken,) = seconds([function], self.device, inner or self.inner, self.repeats)
+        self.add(group, name, taken, images, peak_memory_bytes=devices.peak(self.device) - before, **settings)
+
+    def race(self, group, images, runners, inner=None):
+        """Rows of (name, function, settings), measured in turns."""
+        measured = seconds([function for _, function, _ in runners], self.device, inner or self.inner, self.repeats)
         for (name, _, settings), taken in zip(runners, measured, strict=True):
             self.add(group, name, taken, settings.pop("images", images), **settings)
 
     def add(self, group, name, taken, images, flops=0, against=None, scale=1.0, **more):
         taken *= scale
-        made = {"group": group, "name": name, "ms": 1000 * taken, "images_per_second": images / taken}
-        made |= {"peak_memory_bytes": devices.peak(self.device), **more}
+        made = {"group": group, "name": name, "ms": 1000 * taken, "images_per_second": images / taken, **more}
         made["share_of_limit"] = flops * images / taken / self.limit if flops else None
         made["against"], made["ratio"] = against, self.ratio(group, against, images / taken)
         self.rows.append(made)
@@ -148,10 +152,11 @@ class Bench:
         group, flops, few = f"{arch} train", 3 * flops_of(arch), min(self.inner, 20)
         plain, held = "plain loop: fp32, eager, DataLoader", "the same loop, data on the device"
         with pytorch_defaults():
-            loop = PlainLoop(arch, self.data, self.device)
-            self.row(group, plain, loop.from_loader, BATCH, flops=flops, inner=few)
+            before, loop = self.held, PlainLoop(arch, self.data, self.device)
+            common = {"images": BATCH, "flops": flops, "inner": few, "before": before}
+            self.row(group, plain, loop.from_loader, **common)
             loop.batches.close()  # its workers must not compete with what is measured next
-            self.row(group, held, loop.from_device, BATCH, flops=flops, inner=few, against=plain)
+            self.row(group, held, loop.from_device, against=plain, **common)
         self.race(group, BATCH, [self.trained("ours", arch, 1, flops=flops, against=held)])
 
     def packing(self, arch):
@@ -161,17 +166,13 @@ class Bench:
         self.race(f"{arch} packed", BATCH, [one, four])
 
     def trained(self, name, arch, models, layer=None, **settings):
-        """A runner of the training step of so many networks."""
-        steps = [self.step(make_run(f"arch={arch}", f"seed={seed}"), layer) for seed in range(models)]
-        function, made = self.compiled(engine.fast, steps, self.device)
-        return name, function, settings | made | {"images": models * BATCH}
-
-    def compiled(self, make, *about):
-        """What a maker makes, and what it says of it: how it runs, and the memory that warming up took."""
-        held = torch.cuda.memory_allocated() if self.gpu else 0
+        """A runner of the step of so many networks. Its memory is what warming up took: a graph's replay takes none."""
+        before = self.held
         with devices.measured(self.device) as cost:
-            function, how = make(*about)
-        return function, {"engine": how, "peak_memory_bytes": cost["peak_memory_bytes"] - held}
+            steps = [self.step(make_run(f"arch={arch}", f"seed={seed}"), layer) for seed in range(models)]
+            function, how = engine.fast(steps, self.device)
+        settings |= {"engine": how, "peak_memory_bytes": cost["peak_memory_bytes"] - before}
+        return name, function, settings | {"images": models * BATCH}
 
     def layers(self, arch):
         made = [
@@ -190,14 +191,18 @@ class Bench:
         group, passes = f"{arch} predict", 5
         for where, position in (("everywhere", "all"), ("before the classifier", "last")):
             made = {
-                kind: surgery.randomize(archs.build(arch, 10), layer, position=position).to(self.device).eval()
-                for kind, layer in (("plain", Textbook("DropReLU")), ("noise", DropReLU(0.9)), ("relu", Plain()))
+                kind: surgery.randomize(build(archs.build(arch, 10)), layer, position=position).to(self.device).eval()
+                for kind, build, layer in (
+                    ("plain", as_in_torchvision, Textbook("DropReLU")),
+                    ("noise", lambda network: network, DropReLU(0.9)),
+                    ("relu", lambda network: network, Plain()),
+                )
             }
             plain, relu = f"{samples} fp32 eager passes, noise {where}", f"ours, ReLU in place of noise {where}"
             noise = f"ours, noise {where}"
             with pytorch_defaults():
                 work = partial(self.passes, made["plain"], passes)
-                self.row(group, plain, work, TESTS, inner=1, scale=samples / passes)
+                self.row(group, plain, work, TESTS, inner=1, scale=samples / passes, before=self.held)
             runners = [
                 self.predicted(relu, made["relu"], samples, plain),
                 self.predicted(noise, made["noise"], samples, plain),
@@ -216,17 +221,17 @@ class Bench:
 
     def predicted(self, name, network, samples, against):
         """A runner of our prediction of all test images."""
-        run = make_run(f"samples={samples}", "method=dropreLU")
+        run, before = make_run(f"samples={samples}", "method=dropreLU"), self.held
         batch = inference.batch_size(run, self.device)
-        images = self.pictures().to(inference.precision_of(run, self.device))
-        with torch.no_grad():
-            draw_samples, made = self.compiled(inference.fast, network, samples, run, images[:batch], images.dtype)
+        with devices.measured(self.device) as cost, torch.no_grad():
+            images = self.pictures().to(inference.precision_of(run, self.device))
+            draw_samples, how = inference.fast(network, samples, run, images[:batch], images.dtype)
 
         @torch.no_grad()
         def work():
             inference.evaluate([draw_samples], images, lambda x: x, batch)
 
-        return name, work, {"against": against, **made}
+        return name, work, {"against": against, "engine": how, "peak_memory_bytes": cost["peak_memory_bytes"] - before}
 
     def corruptions(self, _):
         """The 95 corrupted sets against the package that carries them, on one core, for the types it still runs."""
@@ -251,7 +256,9 @@ class Bench:
         with tempfile.TemporaryDirectory() as cache:
             env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
             env |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": f"{cache}/bytecode"}
-            subprocess.run([sys.executable, __file__, "--help"], env=env, check=True, stdout=subprocess.DEVNULL)
+            modules = "import torch._inductor.compile_fx, torch._inductor.select_algorithm"
+            for first in ([__file__, "--help"], ["-c", modules]):
+                subprocess.run([sys.executable, *first], env=env, check=True, stdout=subprocess.DEVNULL)
             for name in ("cold", "warm compile cache"):
                 began = time.time()
                 child = [sys.executable, __file__, "--first-step", arch]
@@ -298,7 +305,7 @@ class PlainLoop:
     """One step of the loop that a paper's repository has."""
 
     def __init__(self, arch, data, device):
-        self.device, self.network = device, archs.build(arch, 10).to(device)
+        self.device, self.network = device, as_in_torchvision(archs.build(arch, 10)).to(device)
         self.optimizer = torch.optim.SGD(self.network.parameters(), 0.1, 0.9, weight_decay=1e-4, nesterov=True)
         workers = min(8, os.cpu_count() - 1)
         loader = DataLoader(
@@ -322,6 +329,16 @@ class PlainLoop:
         self.optimizer.zero_grad()
         F.cross_entropy(self.network(x), y).backward()
         self.optimizer.step()
+
+
+def as_in_torchvision(network):
+    """Without what our networks do for speed."""
+    for module in network.modules():
+        if isinstance(module, Stem):
+            module.__class__ = torch.nn.Conv2d
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.num_batches_tracked = torch.tensor(0)
+    return network
 
 
 class Pictures(Dataset):
@@ -375,26 +392,25 @@ def first_step(arch):
     print(json.dumps(times | {"step": time.time()}))
 
 
-def part_of(group):
-    """Where the group stands in the table."""
-    words = ("train", "packed", "layers", "predict", "corruptions", "start")
-    return words.index(group.split()[-1])
+def content_of(bench):
+    """The measured rows, each with where it comes from: groups of an earlier run stand beside them in the file."""
+    environment = results.environment()
+    source = {"matmul_flops": bench.limit} | {key: environment[key] for key in ("commit", "changed", "torch")}
+    rows = [row | source for row in bench.rows]
+    return {"hardware": devices.describe(bench.device), "environment": environment, "rows": rows}
 
 
-def save(bench):
+def save(content):
     """After every part: what was measured survives an interruption. Groups not measured now stay as they were."""
-    from rbue.report import benchmark as report
+    from rbue.report.benchmark import draw, merged
 
-    hardware, environment = devices.describe(bench.device), results.environment()
-    path = ROOT / "results" / "benchmarks" / (re.sub(r"[^a-z0-9]+", "-", hardware.lower()).strip("-") + ".json")
-    groups, commit = {row["group"] for row in bench.rows}, {"commit": environment["commit"]}
+    name = re.sub(r"[^a-z0-9]+", "-", content["hardware"].lower()).strip("-")
+    path = ROOT / "results" / "benchmarks" / f"{name}.json"
     before = json.loads(path.read_text())["rows"] if path.exists() else []
-    rows = [row for row in before if row["group"] not in groups] + [row | commit for row in bench.rows]
-    content = {"hardware": hardware, "matmul_flops": bench.limit, "environment": environment}
-    content["rows"] = sorted(rows, key=lambda row: part_of(row["group"]))
+    content = content | {"rows": merged(before, content["rows"])}
     results.write(path, content)
-    report.draw(content, path.with_suffix(".png"))
-    return f"{report.table(content)}\n\nwrote {path.relative_to(ROOT)} and its figure"
+    draw(content, path.with_suffix(".png"))
+    return content, f"wrote {path.relative_to(ROOT)} and its figure"
 
 
 def main(argv=None):
@@ -402,7 +418,7 @@ def main(argv=None):
     gpu = torch.cuda.is_available()
     parser.add_argument("--archs", nargs="+", default=["resnet18", "vgg13", "densenet121"] if gpu else ["small"])
     parser.add_argument("--only", nargs="+", choices=PARTS)
-    parser.add_argument("--quick", action="store_true", help="few repeats: for a look, not for a record")
+    parser.add_argument("--quick", action="store_true", help="few repeats, nothing written: for a look")
     parser.add_argument("--first-step", metavar="ARCH", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.first_step:
@@ -411,8 +427,11 @@ def main(argv=None):
     for part in args.only or PARTS:
         for arch in args.archs if part == "training" else args.archs[:1]:
             getattr(bench, part)(arch)
-            told = save(bench)
-    print(f"\n{told}")
+            content = content_of(bench)
+            content, told = (content, "quick, so nothing is written") if args.quick else save(content)
+    from rbue.report.benchmark import table
+
+    print(f"\n{table(content)}\n\n{told}")
 
 
 if __name__ == "__main__":

@@ -1,3 +1,5 @@
+from collections import OrderedDict
+
 import pytest
 import torch
 
@@ -26,3 +28,18 @@ def test_networks_take_cifar_and_tinyimagenet_images(arch, size):
 def test_an_unknown_network_is_refused_with_the_known_ones():
     with pytest.raises(Refused, match="arch=lenet is not known: choose one of vgg13"):
         build("lenet", 10)
+
+
+def test_a_stem_filled_up_to_eight_channels_is_the_convolution_it_was():
+    stem, x = build("resnet18", 10).conv1, torch.rand(2, 3, 8, 8)
+    assert torch.allclose(stem.filled(x), stem(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("metadata", [True, False])
+def test_weights_with_batch_norms_counter_load_too(metadata):
+    """As torchvision's and those of a file without torch's version numbers."""
+    network = build("small", 10)
+    state = OrderedDict(network.state_dict() | {"1.num_batches_tracked": torch.tensor(7)})
+    if metadata:
+        state._metadata = network.state_dict()._metadata
+    build("small", 10).load_state_dict(state)

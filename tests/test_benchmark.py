@@ -5,12 +5,11 @@ import json
 import pytest
 from conftest import ROOT
 
-from rbue.report.benchmark import draw, table
+from rbue.report.benchmark import draw, merged, table
 
 MEASURED = sorted((ROOT / "results" / "benchmarks").glob("*.json"))
 CONTENT = {
     "hardware": "a machine",
-    "matmul_flops": 2e12,
     "rows": [
         {
             "group": "net train",
@@ -18,6 +17,7 @@ CONTENT = {
             "ms": 10.0,
             "images_per_second": 12800.0,
             "peak_memory_bytes": 5_000_000,
+            "matmul_flops": 2e12,
         },
         {
             "group": "net train",
@@ -26,15 +26,16 @@ CONTENT = {
             "images_per_second": 64000.0,
             "against": "plain",
             "ratio": 5.0,
+            "matmul_flops": 2.5e12,
         },
-        {"group": "net start", "name": "cold", "ms": 30000.0},
+        {"group": "net start", "name": "cold", "ms": 30000.0, "matmul_flops": 2e12},
     ],
 }
 
 
 def test_the_table_shows_ratios_and_leaves_what_was_not_measured_open():
     limit, _, plain, ours, start = table(CONTENT).splitlines()
-    assert "2.0 TFLOP/s" in limit
+    assert "2.0 to 2.5 TFLOP/s" in limit
     assert "12,800" in plain and "–" in plain
     assert "5.00×" in ours and "plain" in ours
     assert start.split()[-5:] == ["–"] * 5
@@ -43,6 +44,18 @@ def test_the_table_shows_ratios_and_leaves_what_was_not_measured_open():
 def test_the_figure_is_drawn(tmp_path):
     draw(CONTENT, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+def test_without_a_ratio_there_is_a_table_and_no_figure(tmp_path):
+    start = CONTENT | {"rows": CONTENT["rows"][2:]}
+    draw(start, tmp_path / "figure.png")
+    assert "limit 2.0 TFLOP/s" in table(start) and not list(tmp_path.iterdir())
+
+
+def test_a_part_measured_again_replaces_its_own_rows_alone():
+    before = CONTENT["rows"]
+    again = [{"group": "net start", "name": "cold", "ms": 20000.0}, {"group": "net layers", "name": "ReLU", "ms": 1.0}]
+    assert merged(before, again) == [*before[:2], again[1], again[0]]
 
 
 @pytest.mark.parametrize("path", MEASURED, ids=lambda p: p.stem)

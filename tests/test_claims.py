@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import made_up
 import numpy as np
 import pytest
 
@@ -259,6 +260,18 @@ def test_a_network_evaluated_twice_is_one_seed():
     twice = [result(Q95), result(Q95, corruptions="generated")]
     frame = our_frames(twice)["matched"]
     assert (frame.n == 1).all()
+
+
+def test_of_two_corrupted_evaluations_the_one_with_more_samples_counts():
+    few, many = (
+        made_up.corrupted(
+            "SVI", types=range(19), accuracy=accuracy, samples=n, where=("cifar10", "matched", "resnet18")
+        )
+        for n, accuracy in ((20, 0.8), (100, 0.9))
+    )
+    alone, both = (our_frames(runs)["matched"].set_index("metric").value for runs in ([many], [few, many]))
+    assert "accuracy@1" in alone.index and alone.equals(both)
+    assert not our_frames([few])["matched"].set_index("metric").value.equals(alone)
 
 
 def test_a_shortened_run_decides_nothing():

@@ -1,4 +1,6 @@
-"""The GPU's fast path computes what plain PyTorch does. Each test skips where there is no GPU."""
+"""The GPU's fast path computes what plain PyTorch does. Most tests skip where there is no GPU."""
+
+import gc
 
 import pytest
 import torch
@@ -69,6 +71,19 @@ def test_a_packed_run_equals_the_same_run_alone(digits):
     for k, step in enumerate(alone):
         single, _ = engine.fast([step], torch.device("cuda"))
         assert torch.allclose(losses(single, [step])[:, 0], together[:, k], atol=0.02)
+
+
+@gpu
+def test_a_captured_step_outlives_whoever_made_it(digits):
+    def made():
+        return engine.fast([make_step(digits)], torch.device("cuda"))[0]
+
+    advance = made()
+    gc.collect()
+    torch.cuda.empty_cache()
+    for _ in range(3):
+        advance()
+    torch.cuda.synchronize()
 
 
 @gpu

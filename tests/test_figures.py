@@ -17,6 +17,7 @@ from rbue.report.figures import (
     corruptions,
     diversity,
     draw,
+    frames,
     framework,
     left_out,
     networks,
@@ -121,6 +122,23 @@ def test_titles_say_the_source_and_the_numbers_of_types_seeds_and_samples():
     title = corruptions.caption(network, "generated", frame, numbers)
     what = "5 of 19 types, generated, 1 to 2 seeds, 20 to 100 samples"
     assert title == f"CIFAR-10-C, ResNet-18, protocol fast\n{what}"
+
+
+def test_the_title_counts_the_samples_of_what_is_drawn_alone(tmp_path, monkeypatch):
+    titles = []
+    monkeypatch.setattr(corruptions, "box_plots", lambda numbers, title: titles.append(title))
+    monkeypatch.setattr(corruptions, "save", lambda *_: [])
+    monkeypatch.setattr(corruptions, "median_curves", lambda *_: None)
+    runs = [corrupted("Single"), corrupted("MC-DropReLU(0.8)"), corrupted("MC-DropReLU(0.95)", samples=20)]
+    corruptions.draw(only(runs), PAPER, tmp_path)
+    assert titles[0].endswith("1 seed, 20 samples")
+
+
+def test_fewer_samples_are_for_corrupted_sets_alone():
+    few = result("SVI", samples=20)
+    few["config"] |= {"corruptions": "generated"}
+    assert frames.row_of(few["config"]) == (None, {"samples": 20})
+    assert frames.row_of(corrupted("SVI", samples=20)["config"]) == ("SVI", {})
 
 
 def test_of_two_corrupted_evaluations_of_one_network_the_one_with_more_samples_is_drawn():

@@ -4,6 +4,7 @@ from matplotlib.ticker import LogLocator
 
 from rbue.report.figures.style import TIMELESS, canvas, styled
 
+GROUPS = ("train", "packed", "layers", "predict", "corruptions", "start")  # the last word of a row's group
 COLUMNS = ("measure", "ms", "images/s", "speed-up", "over", "peak MB", "of limit")
 
 
@@ -11,8 +12,20 @@ def table(content):
     rows = [COLUMNS, *(cells(row) for row in content["rows"])]
     widths = [max(len(row[k]) for row in rows) for k in range(len(COLUMNS))]
     lines = ["  ".join(justified(row, widths)) for row in rows]
-    limit = f"{content['hardware']}: limit {content['matmul_flops'] / 1e12:.1f} TFLOP/s, a large matrix product"
-    return "\n".join([limit, *lines])
+    return "\n".join([f"{content['hardware']}: limit {limit(content)}, a large matrix product", *lines])
+
+
+def limit(content):
+    """What the hardware reached when the rows were measured, which may be on several days."""
+    found = sorted(row["matmul_flops"] / 1e12 for row in content["rows"])
+    return " to ".join(dict.fromkeys(f"{value:.1f}" for value in (found[0], found[-1]))) + " TFLOP/s"
+
+
+def merged(before, measured):
+    """Groups measured now take the place of what stood there; the others stay."""
+    groups = {row["group"] for row in measured}
+    rows = [*(row for row in before if row["group"] not in groups), *measured]
+    return sorted(rows, key=lambda row: GROUPS.index(row["group"].split()[-1]))
 
 
 def justified(row, widths):
@@ -46,6 +59,8 @@ def times(ratio):
 def draw(content, path):
     """A bar from 1, the baseline, to every ratio, on a logarithmic axis: to the left is slower."""
     rows = [row for row in content["rows"] if row.get("ratio")][::-1]
+    if not rows:
+        return
     figure, axis = canvas(7, 0.36 * len(rows) + 0.9)
     ratios, labels = [row["ratio"] for row in rows], [f"{r['group']}: {r['name']}\nover {r['against']}" for r in rows]
     colours = ["#0072B2" if ratio >= 1 else "#D55E00" for ratio in ratios]

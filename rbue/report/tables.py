@@ -13,13 +13,12 @@ from pathlib import Path
 from rbue.report.latex import latex
 from rbue.report.rows import FULL, by_protocol
 from rbue.report.text import (
-    BESIDE_PAPER,
     HEADLINE,
-    OURS_ALONE,
     TERMINAL,
     announced,
     arch_name,
     by_arch,
+    columns_of,
     coverage,
     dataset_name,
     grid,
@@ -46,7 +45,7 @@ def pad(row, widths):
 
 
 def markdown(table):
-    columns = BESIDE_PAPER if table.in_paper else OURS_ALONE
+    columns = columns_of(table)
     parts = [f"# {title(table)}", coverage(table) + ". Built by `make tables`: do not edit."]
     parts += [f"## {arch_name(arch)}\n\n{pipe(grid(cells, columns))}" for arch, cells in by_arch(table)]
     parts += [f"## What the paper announces and does not print\n\n{pipe(announced(table))}"]
@@ -89,8 +88,9 @@ def side_by_side(protocols):
     for (header, printed), (_, ours) in (HEADLINE[:2], HEADLINE[2:4]):
         columns += [[header, *map(printed, first.to_dict("records"))]]
         columns += [[f"`{n}`", *map(ours, cells.to_dict("records"))] for n, cells in protocols.items()]
-    timed = next((cells for cells in protocols.values() if cells.ours_time_ratio.notna().any()), first)
-    columns += [[header, *map(ratio, timed.to_dict("records"))] for header, ratio in HEADLINE[4:]]
+    timed = next((n for n, cells in protocols.items() if cells.ours_time_ratio.notna().any()), next(iter(protocols)))
+    records, ((header, printed), (_, ours)) = protocols[timed].to_dict("records"), HEADLINE[4:]
+    columns += [[header, *map(printed, records)], [f"`{timed}`", *map(ours, records)]]
     return list(zip(*columns, strict=True))
 
 

@@ -5,7 +5,7 @@ from itertools import chain, product
 
 import pandas as pd
 
-from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, ROWS, canonical, difference
+from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, ROWS, canonical, difference
 
 MISSING = "–"
 
@@ -118,6 +118,13 @@ ANNOUNCED = [
 ]
 
 
+def columns_of(table):
+    """`faster` stands only beside as many epochs as the paper's."""
+    if not table.in_paper:
+        return OURS_ALONE
+    return [column for column in BESIDE_PAPER if column[0] != "faster" or table.protocol in FULL]
+
+
 def grid(cells, columns):
     """Header and one row a method, as text."""
     rows = [[cell["row"], *(fill(cell) for _, fill in columns)] for cell in cells.to_dict("records")]
@@ -190,7 +197,7 @@ def reading_notes(table):
     if table.in_paper:
         notes += [
             "Differences are ours − paper. The paper prints ECE with two decimals, so one within ±0.005 is none.",
-            "The paper's hours are an RTX 3090's: across hardware compare the ratios to Single's time, not the times.",
+            "The paper's hours are an RTX 3090's: `faster` compares hardware too, the ratios to Single's time do not.",
         ]
     return notes
 
@@ -221,10 +228,14 @@ def packed_note(table):
     """Equal shares of a pack's time are what it cost, but not how the rows compare."""
     runs = table.runs[table.runs.row.notna()]
     side = "Networks trained side by side on one GPU"
-    alone = f"{side} have the time of their step with the GPU to itself, times the number of steps."
-    share = f"{side} have equal shares of the time that took, so they have no ratio."
+    alone = f"{side} have the time of their step with the GPU to itself, times the number of steps"
+    share = f"{side} have equal shares of the time that took, so they have no ratio"
     kinds = ((alone, (runs.packed > 1) & ~runs.shared), (share, runs.shared))
-    return [note for note, which in kinds if which.any()]
+    return [f"{note}: {', '.join(in_order(runs.row[which]))}." for note, which in kinds if which.any()]
+
+
+def in_order(labels):
+    return [label for label in LABELS if label in set(labels)]
 
 
 FAR = {"accuracy": (0.5, "{} {:+.2f} pp"), "ece": (0.015, "{} ECE {:+.3f}")}  # beyond this one asks why
@@ -253,8 +264,8 @@ def total_note(table):
     if not table.in_paper or not trainings:
         return []
     hours, took = table.cells.paper_train_hours[table.cells.n > 0].sum(), duration(sum(trainings.values()))
-    count = f"The {len(trainings)} trainings behind it" if len(trainings) > 1 else "The one training behind it"
-    return [f"{count} took {took} as they ran; one of each of these rows took the paper {hours:.1f} h."]
+    papers = f" One of each of these rows took the paper {hours:.1f} h." if table.protocol in FULL else ""
+    return [f"Trainings behind this table: {len(trainings)}, {took} in all, without compiling.{papers}"]
 
 
 def ensemble_note(table):

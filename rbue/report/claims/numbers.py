@@ -16,7 +16,7 @@ import pandas as pd
 
 from rbue.report.cells import shared, training_seconds
 from rbue.report.claims.values import Value, binomial
-from rbue.report.rows import ARCHS, DATASETS, ROWS, place
+from rbue.report.rows import ARCHS, DATASETS, ROWS, by_protocol, place
 
 CELL = ["dataset", "arch", "row", "metric"]
 IMAGES = {"cifar10": 10_000, "cifar100": 10_000, "tinyimagenet": 10_000, "digits": 360}  # a test set's size
@@ -123,8 +123,15 @@ def our_frames(results):
     records = pd.DataFrame([record for result in results for record in our_records(result)])
     if records.empty:
         return {}
-    records = comparable_times(records)
-    return {protocol: over_seeds(group) for protocol, group in records.groupby("protocol")}
+    records = comparable_times(most_samples(records))
+    groups = sorted(records.groupby("protocol"), key=lambda group: by_protocol(group[0]))
+    return {protocol: over_seeds(group) for protocol, group in groups}
+
+
+def most_samples(records):
+    """Of two evaluations of one network, one with fewer samples, the other."""
+    best = records.groupby(["protocol", *CELL, "seed"]).passes.transform("max")
+    return records[records.passes == best]
 
 
 def over_seeds(records):
@@ -149,6 +156,7 @@ def our_records(result):
     dataset, row = config["dataset"].removesuffix("_c"), row_of(config)
     where = {"protocol": config["protocol"], "dataset": dataset, "arch": config["arch"], "seed": config["seed"]}
     where["machine"] = f"{environment.get('hardware')}, {environment.get('engine')}"
+    where["passes"] = result.get("passes") or 1
     scores = {} if dataset != config["dataset"] else clean(result)  # cifar10_c brings its corruptions alone
     scores |= diversity(result) | corrupted(result)
     for name in names(row):

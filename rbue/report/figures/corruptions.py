@@ -49,8 +49,8 @@ def load(network):
     frame = pd.DataFrame(rows)
     if frame.empty:
         return frame
-    most = frame.sort_values("passes", ascending=False, kind="stable")  # corruptions=auto may repeat generated
-    once = most.drop_duplicates(["row", "seed", "source", "type", "severity"]).sort_index()
+    most = frame[frame.passes == frame.groupby(["row", "seed", "source"]).passes.transform("max")]
+    once = most.drop_duplicates(["row", "seed", "source", "type", "severity"])  # corruptions=auto may repeat generated
     return once.assign(accuracy=100 * once.accuracy)
 
 
@@ -192,9 +192,10 @@ def grids(network, paper_dir):
 
 def draw_source(network, source, frame, folder):
     """All files of one source: boxes and curves of the paper's six, averages and cells of every row there is."""
-    numbers = five_numbers(seed_means(six(frame, network.dataset)))
+    drawn = six(frame, network.dataset)
+    numbers = five_numbers(seed_means(drawn))
     cells, stem = seed_means(frame), f"corruptions-{source}"
-    means, title = averages(cells), caption(network, source, frame, numbers)
+    means, title = averages(cells), caption(network, source, drawn, numbers)
     text = averages_grid(caption(network, source, frame, means), means).markdown()
     return [
         *save(box_plots(numbers, title), folder / stem),

@@ -44,7 +44,8 @@ def row_of(config):
     """
     clean = config | {"dataset": config["dataset"].removesuffix("_c"), "corruptions": "none"}
     usual = canonical(clean["dataset"], config["protocol"], config["method"])
-    row, differs = place(clean | ({"samples": usual.samples} if usual and clean != config else {}))
+    fewer = usual and config["dataset"].endswith("_c")
+    row, differs = place(clean | ({"samples": usual.samples} if fewer else {}))
     if row is None and len(differs) == 1 and (knob := next(iter(differs))) in KNOBS:
         method = next(label for label, settings in ROWS if settings["method"] == config["method"]).split("(")[0]
         return f"{method}({config[knob]:g})", {}
@@ -132,6 +133,6 @@ def in_order(labels):
 
 
 def count_text(counts, noun="seed"):
-    """`1 seed`, or `1 to 3 seeds` where rows have different numbers: a figure never hides its n."""
+    """`1 seed`, or `1 to 3 seeds` where rows have different numbers: a figure never hides them."""
     low, high = min(counts), max(counts)
     return f"{low} {noun}{'s' if low > 1 else ''}" if low == high else f"{low} to {high} {noun}s"

@@ -10,6 +10,7 @@ import pandas as pd
 from rbue.report import cells, claims, position
 from rbue.report.benchmark import COLUMNS as SPEED
 from rbue.report.benchmark import cells as speed_cells
+from rbue.report.benchmark import limit
 from rbue.report.cells import Table, commit
 from rbue.report.figures import grids, networks, variance
 from rbue.report.figures.frames import row_of
@@ -17,12 +18,11 @@ from rbue.report.page.html import bullets, details, element, grid, inline, parag
 from rbue.report.page.pictures import GENERAL, NETWORK
 from rbue.report.rows import ARCHS, DATASETS, LABELS
 from rbue.report.text import (
-    BESIDE_PAPER,
     MISSING,
-    OURS_ALONE,
     announced,
     arch_name,
     by_arch,
+    columns_of,
     coverage,
     dataset_name,
     decimals,
@@ -114,7 +114,7 @@ def switch(name, legend, choices):
 
 
 def arch_table(found: Table, arch, rows):
-    columns = BESIDE_PAPER if found.in_paper else OURS_ALONE
+    columns = columns_of(found)
     caption = f"{dataset_name(found.dataset)}, {arch_name(arch)}, protocol `{found.protocol}`"
     return table(text_grid(rows, columns), caption)
 
@@ -282,8 +282,8 @@ def figures_section(suite):
 def speed_note(content):
     return (
         "ms: of one training step, or of the whole test set's prediction. Speed-up: how many times as fast as the row "
-        f"named under over; below 1 is slower. Limit: {content['matmul_flops'] / 1e12:.0f} TFLOP/s, a large matrix "
-        f"product. Measured at commit {commit(content['environment'])}."
+        f"named under over; below 1 is slower. Limit: {limit(content)}, a large matrix "
+        f"product. Measured at commit {', '.join(sorted({commit(row) for row in content['rows']}))}."
     )
 
 
@@ -292,7 +292,7 @@ def speed_section(suite):
     for path in sorted(suite.benchmarks_dir.glob("*.json")):
         content = json.loads(path.read_text())
         rows = [["Measure", *SPEED[1:]], *map(list, map(speed_cells, content["rows"]))]
-        parts.append(table(rows, f"{content['hardware']}: measured side by side in one run"))
+        parts.append(table(rows, f"{content['hardware']}: each group measured side by side in one run"))
         parts.append(element("p", inline(speed_note(content)), class_="note"))
         if path.with_suffix(".png").exists():
             caption = f"**{content['hardware']}**: how many times as fast, on a logarithmic axis."
