@@ -10,6 +10,7 @@ from rbue.report.figures.style import (
     COLOURS,
     METRICS,
     canvas,
+    head,
     legend_below,
     lines_of,
     save,
@@ -149,7 +150,7 @@ def box_plots(numbers, title):
         for between in SEVERITIES[1:]:
             axis.axvline(between - 0.5, color="#DDDDDD", linewidth=0.6)
     axes[1].set(xlabel="Severity (0: clean)", xticks=SEVERITIES, ylim=(0, None), xlim=(-0.5, 5.5))
-    figure.suptitle(title)
+    head(figure, title)
     legend_below(figure, handles.values(), handles, 3)
     return figure
 

@@ -1,6 +1,7 @@
 """How much four samples (or ensemble members) differ: JSD and disagreement, pair by pair (Section 4.4, Tables 4, 5)."""
 
 import json
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 
 from rbue.report.figures.frames import in_order
-from rbue.report.figures.style import canvas, save, styled, write_csv, write_text
+from rbue.report.figures.style import canvas, head, save, styled, write_csv, write_text
 from rbue.report.grid import Grid
 from rbue.report.text import MISSING, decimals
 
@@ -157,10 +158,10 @@ def matrices(frame, measure, title):
         image = panel(axis, run.matrices[measure], scale, row)
     for axis in list(axes.flat)[len(runs) :]:
         axis.set_axis_off()
-    bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, label=MEASURES[measure])
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, label=textwrap.fill(MEASURES[measure], 20 * lines))
     bar.minorticks_off()
     bar.set_ticks(ticks(scale), labels=[f"{tick:g}" for tick in ticks(scale)])
-    figure.suptitle(f"{title}, seed {', '.join(map(str, sorted(set(runs.seed))))}")
+    head(figure, f"{title}, seed {', '.join(map(str, sorted(set(runs.seed))))}")
     return figure
 
 

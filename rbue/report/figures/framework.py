@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from matplotlib.patches import ConnectionPatch
 
 from rbue.report.figures.frames import picked
-from rbue.report.figures.style import COLOURS, canvas, save, styled, write_csv
+from rbue.report.figures.style import COLOURS, canvas, head, save, styled, write_csv
 
 PASSES, CLASSES = 4, 10  # drawn
 ROW = "MC-DropReLU(0.8)"  # its samples differ the most
@@ -108,7 +108,7 @@ def diagram(run, title):
     show_mean(axes["mean"], example, colour)
     show_entropy(axes["entropy"], example)
     arrow(figure, axes["mean"], axes["entropy"])
-    figure.suptitle(title)
+    head(figure, title)
     return figure
 
 

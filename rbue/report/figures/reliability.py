@@ -10,6 +10,7 @@ from rbue.report.figures.style import (
     COLOURS,
     canvas,
     framed,
+    head,
     legend_below,
     lines_of,
     panel_grid,
@@ -76,7 +77,7 @@ def diagrams(numbers, title):
     figure, axes = panel_grid(len(rows), 5, 1.4, 1.6, margin=0.75, sharey=True)
     for axis, row in zip(axes.flat, rows, strict=False):
         diagram(axis, numbers[numbers.row == row], row)
-    figure.suptitle(title)
+    head(figure, title)
     figure.supxlabel("Confidence", fontsize=9)
     figure.supylabel("Share correct", fontsize=9)
     return figure

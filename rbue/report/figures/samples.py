@@ -9,7 +9,18 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
 from rbue.report.figures.frames import count_text, methods_of
-from rbue.report.figures.style import METRICS, canvas, framed, legend_below, limits, lines_of, save, styled, write_csv
+from rbue.report.figures.style import (
+    METRICS,
+    canvas,
+    framed,
+    head,
+    legend_below,
+    limits,
+    lines_of,
+    save,
+    styled,
+    write_csv,
+)
 
 SCORES = list(METRICS)
 COSTS = {"samples": "Passes: samples or members", "ms": "Milliseconds an image"}
@@ -100,7 +111,7 @@ def panels(numbers, title):
     looks = lines_of(methods_of(numbers))
     for line, cost in zip(axes, costs, strict=True):
         panels_row(line, numbers, cost, looks)
-    figure.suptitle(title)
+    head(figure, title)
     legend_below(figure, [Line2D([], [], **look) for look in looks.values()], looks, 4)
     return figure
 

@@ -1,5 +1,6 @@
 """How every figure looks: one colour a method, type that survives print, files that two runs write alike."""
 
+import textwrap
 from pathlib import Path
 
 from matplotlib import rc_context
@@ -61,6 +62,15 @@ def canvas(width, height, mosaic=None, **grid):
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplot_mosaic(mosaic, **grid) if mosaic else figure.subplots(**grid)
+
+
+def head(figure, title):
+    """The title in as many lines as the figure's width asks for."""
+    lines = (textwrap.fill(line, int(LETTERS * figure.get_figwidth())) for line in title.splitlines())
+    figure.suptitle("\n".join(lines))
+
+
+LETTERS = 14  # to an inch, at the title's size
 
 
 def panel_grid(count, most, width, height, margin, **more):

@@ -10,7 +10,17 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from rbue.report.claims import algebra
 from rbue.report.figures.frames import count_text, picked
-from rbue.report.figures.style import COLOURS, canvas, legend_below, panel_grid, save, styled, write_csv, write_text
+from rbue.report.figures.style import (
+    COLOURS,
+    canvas,
+    head,
+    legend_below,
+    panel_grid,
+    save,
+    styled,
+    write_csv,
+    write_text,
+)
 from rbue.report.grid import Grid
 from rbue.report.text import MISSING, count, decimals, shown
 
@@ -78,7 +88,7 @@ def over_q_figure(frame):
     figure, (left, right) = canvas(7, 3.5, ncols=2)
     curve_panel(left, frame)
     sum_panel(right, 0.8)
-    figure.suptitle(f"Variance of a DropReLU layer, {algebra.INPUTS} standard normal inputs")
+    head(figure, f"Variance of a DropReLU layer, {algebra.INPUTS} standard normal inputs")
     legend_below(figure, *left.get_legend_handles_labels(), 4)
     return figure
 
@@ -153,7 +163,7 @@ def layers_figure(numbers, title):
     figure, axes = panel_grid(len(rows), 2, 3.5, 2.1, margin=1, sharex=True)
     for axis, row in zip(axes.flat, rows, strict=False):
         layer_panel(axis, numbers[numbers.row == row], row)
-    figure.suptitle(title)
+    head(figure, title)
     for axis in axes[-1]:
         axis.set_xlabel("Layer, in the order of execution")
     figure.supylabel("Variance of the layer's sum", fontsize=9)
