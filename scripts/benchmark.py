@@ -183,6 +183,7 @@ class Bench:
                 ("DropReLU", DropReLU(0.9)),
                 ("RReLU, textbook (F.rrelu)", Textbook("RReLU")),
                 ("RReLU", RReLU()),
+                ("LeakyReLU: RReLU without its noise", RReLU().twin()),
             )
         ]
         self.race(f"{arch} layers", BATCH, made)
