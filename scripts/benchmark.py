@@ -239,15 +239,14 @@ class Bench:
         if find_spec("imagecorruptions") is None:
             print("corruptions: no package to compare with: pip install -e '.[frost]'")
             return
-        count, plain = 5_000 if self.gpu else 500, "imagecorruptions, one core"
+        count, plain, before = 5_000 if self.gpu else 500, "imagecorruptions, one core", self.held
         images, index = self.data.train_images[:count].to(self.device), torch.arange(count, device=self.device)
         theirs, cells = packages_own(self.data.train_images[:5])
         ours = partial(corrupt_all, images, index, [cell for cell in PAIRS if cell[0] in cells])
-        unit = 5 * len(cells)  # one image at every type and severity
-        self.row("corruptions", plain, theirs, unit, inner=1, scale=1 / 5)
-        self.row(
-            "corruptions", f"ours, the same {len(cells)} types", ours, unit, inner=1, scale=1 / count, against=plain
-        )
+        common = {"images": 5 * len(cells), "inner": 1, "before": before}  # one image at every type and severity
+        self.row("corruptions", plain, theirs, scale=1 / 5, **common)
+        same = f"ours, the same {len(cells)} types"
+        self.row("corruptions", same, ours, scale=1 / count, against=plain, **common)
 
     def start(self, arch):
         """Seconds from starting Python to the end of the first training step, in processes of their own.

@@ -42,4 +42,8 @@ def test_weights_with_batch_norms_counter_load_too(metadata):
     state = OrderedDict(network.state_dict() | {"1.num_batches_tracked": torch.tensor(7)})
     if metadata:
         state._metadata = network.state_dict()._metadata
-    build("small", 10).load_state_dict(state)
+    other = build("small", 10)
+    other.load_state_dict(state)
+    loaded = other.state_dict()
+    assert loaded.keys() == network.state_dict().keys()
+    assert all(torch.equal(loaded[key], value) for key, value in network.state_dict().items())

@@ -11,9 +11,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from rbue.report.latex import latex
-from rbue.report.rows import FULL, by_protocol
+from rbue.report.rows import FULL
 from rbue.report.text import (
     HEADLINE,
+    MISSING,
     TERMINAL,
     announced,
     arch_name,
@@ -58,19 +59,24 @@ def markdown(table):
 
 def headline(tables):
     """For the README: the network with the most measured rows, its protocols side by side; the others a line each."""
-    networks = defaultdict(dict)
-    for table, arch, cells in [(t, a, c) for t in tables if t.in_paper for a, c in by_arch(t) if c.n.any()]:
-        networks[table.dataset, arch][table.protocol] = cells
+    networks = by_network(t for t in tables if t.in_paper)
     fullest = sorted(networks.items(), key=lambda item: -sum((cells.n > 0).sum() for cells in item[1].values()))
     lines = [headline_text(*network, told(protocols)) for network, protocols in fullest]
     return "\n\n".join([f"{lines[0]}:", pipe(side_by_side(told(fullest[0][1]))), *lines[1:]] if lines else [])
 
 
+def by_network(tables):
+    """{(dataset, arch): {protocol: cells}} of what has a measured row."""
+    networks = defaultdict(dict)
+    for table, arch, cells in [(t, a, c) for t in tables for a, c in by_arch(t) if c.n.any()]:
+        networks[table.dataset, arch][table.protocol] = cells
+    return networks
+
+
 def told(protocols):
-    """As the paper's numbers fit, as it states, the others; a short schedule only until a whole table has the full."""
-    order = sorted(protocols, key=by_protocol)
-    whole = any((protocols[name].n > 0).all() for name in order if name in FULL)
-    return {name: protocols[name] for name in order if name in FULL or not whole}
+    """A short schedule only until a whole table has the full one."""
+    whole = any((cells.n > 0).all() for name, cells in protocols.items() if name in FULL)
+    return {name: cells for name, cells in protocols.items() if name in FULL or not whole}
 
 
 def headline_text(dataset, arch, protocols):
@@ -82,16 +88,14 @@ def headline_text(dataset, arch, protocols):
 
 
 def side_by_side(protocols):
-    """Accuracy and ECE under each protocol beside the paper's; the time's ratio of the first that has it."""
-    first = next(iter(protocols.values()))
-    columns = [["Method", *first.row]]
-    for (header, printed), (_, ours) in (HEADLINE[:2], HEADLINE[2:4]):
-        columns += [[header, *map(printed, first.to_dict("records"))]]
-        columns += [[f"`{n}`", *map(ours, cells.to_dict("records"))] for n, cells in protocols.items()]
-    timed = next((n for n, cells in protocols.items() if cells.ours_time_ratio.notna().any()), next(iter(protocols)))
-    records, ((header, printed), (_, ours)) = protocols[timed].to_dict("records"), HEADLINE[4:]
-    columns += [[header, *map(printed, records)], [f"`{timed}`", *map(ours, records)]]
-    return list(zip(*columns, strict=True))
+    """Accuracy, ECE and time ratio under each protocol beside the paper's; columns without a number are left out."""
+    cells = {name: part.to_dict("records") for name, part in protocols.items()}
+    first = next(iter(cells.values()))
+    columns = [["Method", *(cell["row"] for cell in first)]]
+    for (header, printed), (_, ours) in zip(HEADLINE[::2], HEADLINE[1::2], strict=True):
+        columns += [[header, *map(printed, first)]]
+        columns += [[f"{header.split(':')[0]}: `{name}`", *map(ours, part)] for name, part in cells.items()]
+    return list(zip(*(c for c in columns if set(c[1:]) != {MISSING}), strict=True))
 
 
 BEGIN, END = "<!-- results: built by make tables -->", "<!-- end of results -->"

@@ -231,11 +231,12 @@ def packed_note(table):
     alone = f"{side} have the time of their step with the GPU to itself, times the number of steps"
     share = f"{side} have equal shares of the time that took, so they have no ratio"
     kinds = ((alone, (runs.packed > 1) & ~runs.shared), (share, runs.shared))
-    return [f"{note}: {', '.join(in_order(runs.row[which]))}." for note, which in kinds if which.any()]
+    return [f"{note}: {', '.join(in_order(set(runs.row[which])))}." for note, which in kinds if which.any()]
 
 
 def in_order(labels):
-    return [label for label in LABELS if label in set(labels)]
+    """The paper's rows in the paper's order, then others by name."""
+    return sorted(labels, key=lambda label: (LABELS.index(label) if label in LABELS else len(LABELS), label))
 
 
 FAR = {"accuracy": (0.5, "{} {:+.2f} pp"), "ece": (0.015, "{} ECE {:+.3f}")}  # beyond this one asks why

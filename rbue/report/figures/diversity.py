@@ -9,10 +9,9 @@ import pandas as pd
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 
-from rbue.report.figures.frames import in_order
 from rbue.report.figures.style import canvas, head, save, styled, write_csv, write_text
 from rbue.report.grid import Grid
-from rbue.report.text import MISSING, decimals
+from rbue.report.text import MISSING, decimals, in_order
 
 # The panels in the paper's order.
 PANELS = [

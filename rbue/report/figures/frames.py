@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.rows import LABELS, ROWS, by_protocol, canonical, place, position_row
+from rbue.report.rows import ROWS, by_protocol, canonical, place, position_row
 from rbue.report.text import arch_name, dataset_name
 
 NETWORK = ["protocol", "dataset", "arch"]
@@ -125,11 +125,6 @@ def nearest(runs, method, knob):
     if rows.empty:
         return None
     return rows.row[(rows.knob - knob).abs().idxmin()]
-
-
-def in_order(labels):
-    """The paper's rows in the paper's order, then others by name."""
-    return sorted(labels, key=lambda label: (LABELS.index(label) if label in LABELS else len(LABELS), label))
 
 
 def count_text(counts, noun="seed"):

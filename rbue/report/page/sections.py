@@ -17,6 +17,7 @@ from rbue.report.figures.frames import row_of
 from rbue.report.page.html import bullets, details, element, grid, inline, paragraphs, picture, table
 from rbue.report.page.pictures import GENERAL, NETWORK
 from rbue.report.rows import ARCHS, DATASETS, LABELS
+from rbue.report.tables import by_network, side_by_side
 from rbue.report.text import (
     MISSING,
     announced,
@@ -28,7 +29,6 @@ from rbue.report.text import (
     decimals,
     duration,
     notes,
-    over_seeds,
     paper_text,
     title,
 )
@@ -149,30 +149,13 @@ def paper_only(suite):
 PAPER_COLUMNS = {"accuracy": decimals(2), "ece": decimals(2), "train_hours": decimals(1)}
 
 
-def side_by_side(suite):
-    """Accuracy and ECE of one network under its protocols: what the weight decay and the epochs do."""
-    frames = [t.cells[t.cells.n > 0] for t in suite.tables]
-    every = pd.concat(frames) if frames else pd.DataFrame(columns=["dataset", "arch", "protocol"])
-    parts = []
-    for (dataset, arch), rows in every.groupby(["dataset", "arch"], sort=False):
-        protocols = list(dict.fromkeys(rows.protocol))
-        if len(protocols) > 1:
-            parts.append(protocols_table(rows, protocols, f"{dataset_name(dataset)}, {arch_name(arch)}: by protocol"))
-    return "".join(parts)
-
-
-def protocols_table(rows, protocols, caption):
-    whose = ["paper", *(f"protocol {protocol}" for protocol in protocols)]
-    header = ["Method", *(f"{metric}: {who}" for metric in ("Accuracy, %", "ECE") for who in whose)]
-    body = []
-    for label in [label for label in LABELS if label in set(rows.row)]:
-        of = {cell["protocol"]: cell for cell in rows[rows.row == label].to_dict("records")}
-        any_cell, line = next(iter(of.values())), [label]
-        for metric, digits in (("accuracy", decimals(2)), ("ece", decimals(3))):
-            line.append(decimals(2)(any_cell[f"paper_{metric}"]))
-            line += [over_seeds(of[p], metric, digits) if p in of else MISSING for p in protocols]
-        body.append(line)
-    return table([header, *body], caption)
+def by_protocol(suite):
+    """One network under its protocols: what the weight decay and the epochs do."""
+    several = [item for item in by_network(suite.tables).items() if len(item[1]) > 1]
+    return "".join(
+        table(side_by_side(protocols), f"{dataset_name(dataset)}, {arch_name(arch)}: by protocol")
+        for (dataset, arch), protocols in several
+    )
 
 
 def position_tables(suite):
@@ -194,7 +177,7 @@ def tables_section(suite):
         [
             switch("view", "Columns", choices),
             *(measured or [paragraphs(["Nothing is measured yet: `make demo` or `python train.py` makes some."])]),
-            side_by_side(suite),
+            by_protocol(suite),
             element("h3", "Where the random rectifiers stand") + where if where else "",
             paper_only(suite),
         ]
