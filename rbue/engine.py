@@ -197,8 +197,10 @@ def capture(steps, device):
 
 
 def compiled(function):
-    """Many small kernels, as the casts of weights and gradients, are put together into a few."""
-    return torch.compile(function, dynamic=False, fullgraph=True, options={"combo_kernels": True})
+    """Many small kernels, as the casts of weights and gradients, are put together into a few; noise is drawn again in
+    every kernel that needs it, where the compiler's own limit would have it pass through memory."""
+    options = {"combo_kernels": True, "realize_opcount_threshold": 60}
+    return torch.compile(function, dynamic=False, fullgraph=True, options=options)
 
 
 def share_code(networks):

@@ -27,26 +27,27 @@ class _DropReLU(torch.autograd.Function):
 
 class _RReLU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, keys, bounds):
-        y = torch.where(x < 0, _RReLU.scale(x, keys, bounds), x)
-        ctx.save_for_backward(y, keys, bounds)
+    def forward(ctx, x, keys, l, u):
+        y = torch.where(x < 0, _RReLU.scale(x, keys, l, u), x)
+        ctx.save_for_backward(y, hidden(keys))
+        ctx.bounds = l, u
         return y
 
     @staticmethod
     def backward(ctx, grad):
-        y, keys, bounds = ctx.saved_tensors
-        return torch.where(y < 0, _RReLU.scale(grad, keys, bounds), grad), None, None
+        y, keys = ctx.saved_tensors
+        return torch.where(y < 0, _RReLU.scale(grad, hidden(keys), *ctx.bounds), grad), None, None, None
 
     @staticmethod
-    def scale(x, keys, bounds):
+    def scale(x, keys, l, u):
         """Rounded before `where` chooses: torch 2.11 loses the gradient of a result that is cast to its own type."""
-        return (x * noise.between(keys, x.shape[1:], bounds)).to(x.dtype)
+        return (x * noise.between(keys, x.shape[1:], l, u)).to(x.dtype)
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, keys, limit, scale):
-        ctx.save_for_backward(keys, limit)
+        ctx.save_for_backward(hidden(keys), limit)
         ctx.scale = scale
         return _Dropout.drop(x, keys, limit, scale)
 
@@ -56,7 +57,14 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return _Dropout.drop(grad, *ctx.saved_tensors, ctx.scale), None, None, None
+        keys, limit = ctx.saved_tensors
+        return _Dropout.drop(grad, hidden(keys), limit, ctx.scale), None, None, None
+
+
+def hidden(keys):
+    """Keys turned over; twice turned they are themselves. A compiler that sees both passes draw from the same keys
+    would draw once and keep the noise in memory, which takes longer than drawing again."""
+    return ~keys
 
 
 class Stem(nn.Conv2d):
@@ -106,10 +114,9 @@ class RReLU(Site):
     def __init__(self, l=1 / 8, u=1 / 3):
         super().__init__()
         self.l, self.u = l, u
-        self.register_buffer("bounds", noise.interval(l, u), persistent=False)
 
     def forward(self, x):
-        return _RReLU.apply(x, self.keys(x), self.bounds)
+        return _RReLU.apply(x, self.keys(x), self.l, self.u)
 
     def twin(self):
         return nn.LeakyReLU((self.l + self.u) / 2)

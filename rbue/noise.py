@@ -87,16 +87,9 @@ def uniform(row_keys, shape):
     return _shift(_hash(row_keys, _places(shape, row_keys.device)), 8, 32).float() * 2.0**-24
 
 
-def interval(low, high):
-    """A tensor for `between`: width and middle as bits, which a cast to half precision leaves alone. Values held in a
-    tensor are also what makes the compiler store a gradient that is used twice instead of hashing again."""
-    return torch.tensor([(high - low) * 2.0**-32, (low + high) / 2]).view(torch.int32)
-
-
-def between(row_keys, shape, bounds):
-    """float32, uniform over the `interval` given."""
-    width, middle = bounds.view(torch.float32)
-    return _hash(row_keys, _places(shape, row_keys.device)).float() * width + middle
+def between(row_keys, shape, low, high):
+    """float32, uniform over [low, high]."""
+    return _hash(row_keys, _places(shape, row_keys.device)).float() * ((high - low) * 2.0**-32) + (low + high) / 2
 
 
 def threshold(probability):

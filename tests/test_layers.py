@@ -1,5 +1,10 @@
+import copy
+from functools import partial
+
 import pytest
 import torch
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from torch._dynamo.backends.common import aot_autograd
 from torch.distributions import Normal, kl_divergence
 
 from rbue import noise
@@ -72,6 +77,32 @@ def test_gradients_with_the_noise_held_fixed(layer):
     wire(layer)
     with noise.counted(layer, seed=0, step=0, rows=torch.arange(5)):
         assert torch.autograd.gradcheck(layer, x)
+
+
+@pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
+def test_compiled_the_backward_pass_is_given_no_noise(layer):
+    """Nor what is computed from it: as much as behind a plain rectifier, and of each site keys and a threshold."""
+    rows = 64
+    assert kept_for_backward(layer, rows) <= kept_for_backward(torch.nn.ReLU(), rows) + 2 * 4 * (2 * rows + 1)
+
+
+def kept_for_backward(layer, rows):
+    """Bytes that the compiled forward pass of two such layers leaves to the backward pass."""
+    torch._dynamo.reset()
+    kept, convolution = [], partial(torch.nn.Conv2d, 8, 8, 3, padding=1)
+    parts = [m for _ in range(2) for m in (convolution(), torch.nn.BatchNorm2d(8), copy.deepcopy(layer))]
+    network = wire(torch.nn.Sequential(*parts, convolution()))
+
+    def backward(graph, given):
+        kept.extend(t.numel() * t.itemsize for t in given[:-1])  # the last is the gradient that comes in
+        return make_boxed_func(graph)
+
+    compilers = {"fw_compiler": lambda graph, given: make_boxed_func(graph), "bw_compiler": backward}
+    backend = aot_autograd(**compilers, partition_fn=min_cut_rematerialization_partition)
+    x = torch.randn(rows, 8, 16, 16, generator=torch.Generator().manual_seed(0))
+    with noise.counted(network, seed=0, step=0, rows=torch.arange(rows)):
+        torch.compile(network, backend=backend)(x).sum().backward()
+    return sum(kept)
 
 
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)

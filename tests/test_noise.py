@@ -101,7 +101,7 @@ def test_below_has_its_probability(q):
 
 
 def test_between_is_uniform():
-    drawn = noise.between(row_keys(), (4096,), noise.interval(0.2, 0.6))
+    drawn = noise.between(row_keys(), (4096,), 0.2, 0.6)
     assert drawn.min() >= 0.2 and drawn.max() <= 0.6
     counts = torch.histc(drawn, 64, 0.2, 0.6).double()
     assert ((counts - 4096) ** 2 / 4096).sum() < 63 + 4.6 * 126**0.5
