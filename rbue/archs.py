@@ -6,6 +6,7 @@ parameter counts, ours are tested against the common ones.
 
 from collections import OrderedDict
 
+import torch
 from torch import nn
 from torchvision import models
 
@@ -58,13 +59,36 @@ ARCHS = {"vgg13": vgg13, "resnet18": resnet18, "densenet121": densenet121, "smal
 
 def build(arch, classes):
     one_of(list(ARCHS), arch=arch)
-    network = ARCHS[arch](classes)
+    return quick(ARCHS[arch](classes))
+
+
+def quick(network):
+    """The same network with less to do in a training step."""
     for norm in (m for m in network.modules() if isinstance(m, nn.BatchNorm2d)):
         norm.num_batches_tracked = None  # nobody reads it, and counting is a kernel a layer
         norm.register_load_state_dict_pre_hook(forget_count)
+    for path, block in list(network.named_modules()):
+        if isinstance(block, models.densenet._DenseBlock):
+            network.set_submodule(path, chained(block))
     return network
 
 
 def forget_count(norm, state, prefix, *_):
     """Weights may come with batch-norm's counter, and torch adds it to those that do not say how old they are."""
     state.pop(f"{prefix}num_batches_tracked", None)
+
+
+def chained(block):
+    """A dense block as a chain of layers, each of which hands on what it got with its own maps behind."""
+    for layer in block.values():
+        layer.__class__ = DenseLayer
+    return nn.Sequential(OrderedDict(block.items()))
+
+
+class DenseLayer(models.densenet._DenseLayer):
+    """In torchvision every layer of a block puts the maps before it together anew, and their gradient comes from every
+    layer behind: a fifth more memory is read and written in a training step."""
+
+    def forward(self, x):
+        new = self.conv2(self.relu2(self.norm2(self.conv1(self.relu1(self.norm1(x))))))
+        return torch.cat([x, new], 1)

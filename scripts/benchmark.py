@@ -192,11 +192,11 @@ class Bench:
         group, passes = f"{arch} predict", 5
         for where, position in (("everywhere", "all"), ("before the classifier", "last")):
             made = {
-                kind: surgery.randomize(build(archs.build(arch, 10)), layer, position=position).to(self.device).eval()
-                for kind, build, layer in (
-                    ("plain", as_in_torchvision, Textbook("DropReLU")),
-                    ("noise", lambda network: network, DropReLU(0.9)),
-                    ("relu", lambda network: network, Plain()),
+                kind: surgery.randomize(network, layer, position=position).to(self.device).eval()
+                for kind, network, layer in (
+                    ("plain", plain_network(arch), Textbook("DropReLU")),
+                    ("noise", archs.build(arch, 10), DropReLU(0.9)),
+                    ("relu", archs.build(arch, 10), Plain()),
                 )
             }
             plain, relu = f"{samples} fp32 eager passes, noise {where}", f"ours, ReLU in place of noise {where}"
@@ -305,7 +305,7 @@ class PlainLoop:
     """One step of the loop that a paper's repository has."""
 
     def __init__(self, arch, data, device):
-        self.device, self.network = device, as_in_torchvision(archs.build(arch, 10)).to(device)
+        self.device, self.network = device, plain_network(arch).to(device)
         self.optimizer = torch.optim.SGD(self.network.parameters(), 0.1, 0.9, weight_decay=1e-4, nesterov=True)
         workers = min(8, os.cpu_count() - 1)
         loader = DataLoader(
@@ -331,13 +331,11 @@ class PlainLoop:
         self.optimizer.step()
 
 
-def as_in_torchvision(network):
+def plain_network(arch):
     """Without what our networks do for speed."""
-    for module in network.modules():
-        if isinstance(module, Stem):
-            module.__class__ = torch.nn.Conv2d
-        if isinstance(module, torch.nn.BatchNorm2d):
-            module.num_batches_tracked = torch.tensor(0)
+    network = archs.ARCHS[arch](10)
+    for stem in (m for m in network.modules() if isinstance(m, Stem)):
+        stem.__class__ = torch.nn.Conv2d
     return network
 
 

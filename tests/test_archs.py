@@ -1,9 +1,11 @@
+import copy
 from collections import OrderedDict
 
 import pytest
 import torch
+from torchvision.models import densenet
 
-from rbue.archs import ARCHS, build
+from rbue.archs import ARCHS, build, chained
 from rbue.config import Refused
 
 PARAMETERS = {  # for 10, 100 and 200 classes
@@ -33,6 +35,16 @@ def test_an_unknown_network_is_refused_with_the_known_ones():
 def test_a_stem_filled_up_to_eight_channels_is_the_convolution_it_was():
     stem, x = build("resnet18", 10).conv1, torch.rand(2, 3, 8, 8)
     assert torch.allclose(stem.filled(x), stem(x), atol=1e-6)
+
+
+def test_a_chain_of_dense_layers_computes_what_torchvisions_block_does():
+    torch.manual_seed(0)
+    theirs, x = densenet._DenseBlock(3, 8, 4, 4, 0.0).double(), torch.rand(2, 8, 5, 5, dtype=torch.float64)
+    ours = chained(copy.deepcopy(theirs))
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+    gradients = [torch.autograd.grad(block(x).square().sum(), block.parameters()) for block in (theirs, ours)]
+    assert all(torch.allclose(a, b) for a, b in zip(*gradients, strict=True))
+    assert torch.equal(theirs.eval()(x), ours.eval()(x))
 
 
 @pytest.mark.parametrize("metadata", [True, False])
