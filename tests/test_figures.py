@@ -337,6 +337,14 @@ def test_two_runs_write_the_same_bytes(tmp_path):
     assert not any(stamp in first[0].read_bytes() for stamp in (b"CreationDate", b"matplotlib"))
 
 
+@pytest.mark.parametrize("panels", [1, 4])
+def test_the_legend_is_not_wider_than_the_figure(panels):
+    network = only([analysed(f"MC-DropReLU({q})") for q in (0.8, 0.85, 0.9, 0.95)[:panels]])
+    figure = variance.layers_figure(variance.layers(variance.load(network)), "title")
+    assert figure.legends[-1].get_window_extent().width <= figure.bbox.width
+    assert len(figure.legends) == 1 and len(figure.legends[0].texts) == 4
+
+
 def test_every_method_has_its_own_colour():
     assert set(COLOURS) == {settings["method"] for _, settings in ROWS}
     assert len(set(COLOURS.values())) == len(COLOURS)

@@ -52,7 +52,8 @@ def cells(row):
 
 def times(ratio):
     """Where a few percent matter, they show."""
-    return f"{ratio:.3f}×" if ratio < 2 else f"{ratio:,.2f}×"
+    digits = 3 if ratio < 2 else 2 if ratio < 100 else 0
+    return f"{ratio:,.{digits}f}×"
 
 
 @styled

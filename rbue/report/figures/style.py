@@ -75,8 +75,8 @@ LETTERS = 14  # to an inch, at the title's size
 
 def panel_grid(count, most, width, height, margin, **more):
     """So many panels of this size in lines of at most `most`; what is left of the last line stays empty."""
-    columns = min(most, count)
-    lines = -(-count // columns)
+    lines = -(-count // most)
+    columns = -(-count // lines)
     size = width * columns, height * lines + margin
     figure, axes = canvas(*size, nrows=lines, ncols=columns, squeeze=False, **more)
     for axis in axes.flat[count:]:
@@ -120,8 +120,13 @@ def write_text(text, path):
 
 
 def legend_below(figure, handles, labels, columns):
-    """Outside the axes, where it hides nothing."""
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+    """Outside the axes, where it hides nothing, in at most so many columns as its width allows."""
+    handles, labels = list(handles), list(labels)
+    for fewer in range(columns, 0, -1):
+        legend = figure.legend(handles, labels, loc="outside lower center", ncols=fewer)
+        if legend.get_window_extent().width <= figure.bbox.width or fewer == 1:
+            return
+        legend.remove()
 
 
 def framed(values, metric):
