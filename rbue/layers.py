@@ -63,7 +63,7 @@ class _Dropout(torch.autograd.Function):
 
 def hidden(keys):
     """Keys turned over; twice turned they are themselves. A compiler that sees both passes draw from the same keys
-    would draw once and keep the noise in memory, which takes longer than drawing again."""
+    would draw once and keep the noise in memory, up to four bytes an element."""
     return ~keys
 
 

@@ -426,7 +426,7 @@ def main(argv=None):
         for arch in args.archs if part == "training" else args.archs[:1]:
             began = time.perf_counter()
             getattr(bench, part)(arch)
-            print(f"({part} of {arch}: {time.perf_counter() - began:.0f} s)", flush=True)
+            print(f"({part}, {arch}: {time.perf_counter() - began:.0f} s)", flush=True)
             content = content_of(bench)
             content, told = (content, "quick, so nothing is written") if args.quick else save(content)
     from rbue.report.benchmark import table

@@ -120,7 +120,7 @@ def write_text(text, path):
 
 
 def legend_below(figure, handles, labels, columns):
-    """Outside the axes, where it hides nothing, in at most so many columns as its width allows."""
+    """Outside the axes, where it hides nothing; in fewer columns where the figure is too narrow for these."""
     handles, labels = list(handles), list(labels)
     for fewer in range(columns, 0, -1):
         legend = figure.legend(handles, labels, loc="outside lower center", ncols=fewer)
