@@ -187,10 +187,14 @@ def fell_back(error):
 
 
 def capture(steps, device):
-    """Compiles each step and captures them as one CUDA graph, each on a stream of its own: small networks overlap."""
+    """Compiles each step and captures them as one CUDA graph, each on a stream of its own: small networks overlap.
+
+    The compiler's cache leaves out what has a backward pass of its own, as the random layers do, unless it is told.
+    """
     torch._dynamo.reset()  # code of earlier trainings counts against a limit of recompilations
     share_code([step.network for step in steps])
-    with torch._dynamo.config.patch(recompile_limit=4 * len(steps) + 8):
+    limit = torch._dynamo.config.patch(recompile_limit=4 * len(steps) + 8)
+    with limit, torch._functorch.config.patch(autograd_cache_allow_custom_autograd_functions=True):
         for step in steps:
             step.compiled_objective, step.compiled_prepare = compiled(step.objective), compiled(step.prepare)
         return graph_of(steps, device).replay

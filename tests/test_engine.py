@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import compose_run
 from torch._dynamo.testing import CompileCounter
+from torch._dynamo.utils import counters
 
 from rbue import engine, inference, methods, metrics, noise
 
@@ -137,6 +138,16 @@ def test_networks_of_equal_code_are_compiled_once(digits):
         step.compiled_objective = torch.compile(step.objective, backend=counter, fullgraph=True)
         assert all(map(torch.equal, gradients(step), own))
     assert counter.frame_count == 1
+
+
+@gpu
+def test_a_second_start_finds_random_layers_compiled(digits, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    for _ in range(2):
+        counters.clear()
+        engine.capture([make_step(digits, "method=dropreLU")], torch.device("cuda"))
+    found = counters["aot_autograd"]
+    assert found["autograd_cache_hit"] == 2 and found["autograd_cache_bypass"] == found["autograd_cache_miss"] == 0
 
 
 def test_a_step_past_the_last_keeps_its_learning_rate(digits):
