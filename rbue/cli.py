@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
@@ -119,6 +119,9 @@ def sentence(error, arguments=()):
     if not isinstance(error, (HydraException, OmegaConfBaseException)):
         return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     text = f"{error}\n{error.__cause__ or ''}".strip()
+    if isinstance(error, OverrideParseException):
+        why = text.splitlines()[0]
+        return f"'{error.override}' cannot be read as key=value ({why}): python train.py --help shows how to write it"
     if isinstance(error, MissingConfigException) and error.options is not None:
         return missing_choice(error)
     if key := re.match(r"Could not override '(hydra\.[^']+)'", text):

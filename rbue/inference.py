@@ -43,7 +43,7 @@ class Prediction:
 
 def predict(network, images, samples=100, *, seed=0, batch=500):
     """`samples` stochastic passes over images. Sample k of a seed is the same numbers every time, in any batch size."""
-    at_least(1, samples=samples, batch=batch)
+    at_least(1, samples=samples, batch=batch, images=len(images))
     with sampling(network):
         draw = sampler(network, samples, seed, batch)
         batches = zip(images.split(batch), torch.arange(len(images), device=images.device).split(batch), strict=True)

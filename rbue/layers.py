@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from rbue import noise
+from rbue.config import Refused, within
 from rbue.noise import Noise
 
 
@@ -94,6 +95,7 @@ class DropReLU(Site):
 
     def __init__(self, q):
         super().__init__()
+        within(0, 1, q=q)
         self.q, self.random = q, q < 1
         self.register_buffer("limit", noise.threshold(q), persistent=False)
 
@@ -113,6 +115,8 @@ class RReLU(Site):
 
     def __init__(self, l=1 / 8, u=1 / 3):
         super().__init__()
+        if not (0 <= l <= u and u > 0):  # the backward pass knows a negative input by the output's sign
+            raise Refused(f"l={l}, u={u} must satisfy 0 <= l <= u and 0 < u")
         self.l, self.u = l, u
 
     def forward(self, x):
@@ -130,6 +134,7 @@ class Dropout(Site):
 
     def __init__(self, p):
         super().__init__()
+        within(0, 1, p=p)
         self.p, self.scale = p, 1 / (1 - p) if p < 1 else 0.0
         self.register_buffer("limit", noise.threshold(1 - p), persistent=False)
 

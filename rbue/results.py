@@ -60,17 +60,17 @@ def find(run):
     path = folder(run) / "result.json"
     if not os.path.exists(path):  # Path.exists() raises in a folder that may not be entered
         return None
-    result = read(path)
-    if lacking := [key for key in ("metrics", "seconds", "trainings") if key not in result]:
-        raise Refused(f"{path} is not a result of this suite (no {lacking[0]}): move it away to redo it")
-    return result
+    return read(path, "trainings")
 
 
-def read(path):
+def read(path, *more):
+    """A finished result that has what every report needs, and `more`."""
     try:
         result = json.loads(Path(path).read_text())
         if result["format"] != FORMAT:
             raise Refused(f"{path} has format {result['format']}, this version reads {FORMAT}: move it away to redo it")
+        if lacking := [key for key in ("name", "config", "metrics", "seconds", *more) if key not in result]:
+            raise ValueError(f"no {lacking[0]}")
         return result
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise Refused(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
@@ -121,14 +121,18 @@ def summary(result):
 
 
 def collect(results_dir):
-    """Every finished result below a folder, in the order of their names; an unreadable one is named and left out."""
-    results = []
-    for path in sorted(Path(results_dir).rglob("result.json")):
+    """Every finished result below a folder, in the order of their paths; an unreadable one and a copy, which is no
+    second seed, are named and left out."""
+    results = {}
+    for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path)):
         try:
-            results.append(read(path))
+            result = read(path)
+            if result["name"] in results:
+                raise Refused(f"{path} is a copy: {result['name']} is there already")
+            results[result["name"]] = result
         except Refused as sentence:
             print(f"left out: {sentence}", file=sys.stderr)
-    return results
+    return list(results.values())
 
 
 def write(path, content):

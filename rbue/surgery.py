@@ -69,11 +69,9 @@ def randomize(network, layer=None, *, q=None, position="all"):
     """
     if (layer is None) == (q is None):
         raise Refused("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
-    if q is not None and not 0 <= q <= 1:
-        raise Refused(f"q={q} must lie in [0, 1]")
-    graph = trace(network)
+    layer, graph = layer or DropReLU(q), trace(network)
     for node in at(position, some(rectifiers(graph), "rectifier", network)):
-        replace(graph, node, copy.deepcopy(layer or DropReLU(q)))
+        replace(graph, node, copy.deepcopy(layer))
     return wire(finish(graph))
 
 
@@ -85,6 +83,8 @@ def at(position, nodes):
 
 
 def some(nodes, kind, network):
+    if not nodes and any(isinstance(m, Site) for m in network.modules()):
+        raise Refused(f"{type(network).__name__} is random already: start again from the network it was made of")
     if not nodes:
         raise Refused(f"{type(network).__name__} calls no {kind}, so there is nothing to make random")
     return nodes
@@ -122,7 +122,7 @@ def follow(graph, node, layer):
 
 
 def add_dropout(network, layer, placement):
-    """Dropout where the placement says. The paper does not say; `block` fits its times and diversity best.
+    """Dropout where the placement says: the paper does not.
 
     last: before the last linear layer. relu, conv: behind every rectifier, every convolution.
     block: behind the last rectifier of every submodule that has one (each residual block, each dense layer);

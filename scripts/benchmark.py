@@ -4,8 +4,9 @@ python scripts/benchmark.py                      # = make benchmark; a CPU measu
 python scripts/benchmark.py --only layers        # one part: training, packing, layers, prediction, corruptions or start
 python scripts/benchmark.py --archs vgg13        # other networks; all but training is measured for the first
 
-Images are random bytes of CIFAR-10's shape: what is computed does not depend on them. Each figure is the median of
-repeats after a warm-up. The table goes to results/benchmarks/<hardware>.json and .png.
+Images are random bytes of CIFAR-10's shape: what is computed does not depend on them. fp32 is as PyTorch has it, with
+convolutions in TF32 where the GPU can. Each figure is the median of repeats after a warm-up. The table goes to
+results/benchmarks/<hardware>.json and .png.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from rbue import archs, config, devices, engine, inference, methods, results, surgery
+from rbue.cli import one_sentence_errors
 from rbue.data import Data
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
 from rbue.layers import DropReLU, RReLU, Site, Stem
@@ -435,4 +437,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with one_sentence_errors():
+        main()

@@ -26,7 +26,10 @@ def arguments(argv):
     parser.add_argument("--protocol", help="only this protocol's tables")
     parser.add_argument("--readme", help="also put the measured tables into this README, between its marks")
     parser.add_argument("--print", action="store_true", help="also print the measured rows to the terminal")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.readme and (args.dataset or args.protocol):
+        parser.error("--readme takes all tables, so it goes without --dataset and --protocol")
+    return args
 
 
 def main(argv=None):
@@ -46,7 +49,7 @@ def main(argv=None):
         if args.protocol in (None, protocol):
             paths = position.write(protocol, cells, args.out)
             print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {(cells.n > 0).sum()} of {len(cells)} rows measured")
-    if args.readme:
+    if args.readme and tables:  # without results what stands there stays
         put_headline(args.readme, tables)
 
 

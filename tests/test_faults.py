@@ -138,7 +138,7 @@ def test_a_result_of_another_version_is_a_failed_cell_and_stays(digits_run):
 def test_a_result_that_lacks_its_parts_is_a_failed_cell_beside_others(digits_run):
     run = digits_run()
     results.write(results.folder(run) / "result.json", {"format": results.FORMAT})
-    assert "is not a result of this suite (no metrics)" in sweeps.table([run, digits_run("seed=1")])
+    assert "is not a result of this suite (no name)" in sweeps.table([run, digits_run("seed=1")])
 
 
 def test_any_error_in_a_sweep_leaves_its_traceback_in_the_runs_folder(digits_run, monkeypatch, capsys):
@@ -162,7 +162,14 @@ def test_what_is_refused_before_it_began_leaves_nothing(digits_run, tmp_path):
 def test_the_time_left_is_the_pace_of_the_cells_done(digits_run):
     done = digits_run()
     runs = [done, digits_run("seed=1"), digits_run("method=deep_ensemble", "members=3"), digits_run("arch=vgg13")]
-    content = {"format": results.FORMAT, "metrics": {}, "seconds": {"train": 10.0, "evaluate": 1.0}, "trainings": [{}]}
+    content = {
+        "format": results.FORMAT,
+        "name": "",
+        "config": {},
+        "metrics": {},
+        "seconds": {"train": 10.0, "evaluate": 1.0},
+        "trainings": [{}],
+    }
     results.write(results.folder(done) / "result.json", content)
     training.save(training.folder(done) / "weights.pt", {})
     cells = [sweeps.cell(run) for run in runs]

@@ -70,6 +70,8 @@ def test_a_deterministic_network_gives_one_sample():
 def test_no_samples_are_refused():
     with pytest.raises(Refused, match="samples=0 must be at least 1"):
         rbue.predict(network(), X, samples=0)
+    with pytest.raises(Refused, match="images=0 must be at least 1"):
+        rbue.predict(network(), X[:0])
 
 
 def test_the_part_without_noise_is_computed_once():

@@ -8,6 +8,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.distributions import Normal, kl_divergence
 
 from rbue import noise
+from rbue.config import Refused
 from rbue.layers import Dropout, DropReLU, GaussianWeight, RReLU
 from rbue.surgery import wire
 
@@ -103,6 +104,13 @@ def kept_for_backward(layer, rows):
     with noise.counted(network, seed=0, step=0, rows=torch.arange(rows)):
         torch.compile(network, backend=backend)(x).sum().backward()
     return sum(kept)
+
+
+@pytest.mark.parametrize("make", [partial(DropReLU, 1.5), partial(RReLU, -0.2, 0), partial(RReLU, 0, 0),
+                                  partial(RReLU, 0.5, 0.1), partial(Dropout, -1)])  # fmt: skip
+def test_a_layer_beyond_its_range_is_refused(make):
+    with pytest.raises(Refused, match="must"):
+        make()
 
 
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)

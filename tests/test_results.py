@@ -27,11 +27,16 @@ def test_a_foreign_result_is_named_and_left_alone(text, tmp_path):
     assert path.read_text() == text
 
 
-def test_collecting_names_what_it_leaves_out(tmp_path, capsys):
-    results.write(tmp_path / "a" / "result.json", {"format": results.FORMAT, "name": "a"})
-    results.write(tmp_path / "b" / "result.json", "half a fi")
-    assert [r["name"] for r in results.collect(tmp_path)] == ["a"]
-    assert str(tmp_path / "b" / "result.json") in capsys.readouterr().err
+WHOLE = {"format": results.FORMAT, "name": "a", "config": {}, "metrics": {}, "seconds": {}, "trainings": []}
+
+
+@pytest.mark.parametrize("other", ["half a fi", {k: v for k, v in WHOLE.items() if k != "config"}, WHOLE])
+def test_collecting_names_what_it_leaves_out(other, tmp_path, capsys):
+    """A copy of a result would pass for another seed."""
+    results.write(tmp_path / "a" / "result.json", WHOLE)
+    results.write(tmp_path / "A copy" / "a" / "result.json", other)
+    assert results.collect(tmp_path) == [WHOLE]
+    assert f"left out: {tmp_path / 'A copy' / 'a' / 'result.json'} is" in capsys.readouterr().err
 
 
 def test_the_environment_names_what_a_number_depends_on():

@@ -90,6 +90,11 @@ def test_a_network_without_rectifiers_is_refused():
         rbue.randomize(nn.Linear(2, 2), q=0.5)
 
 
+def test_a_network_that_is_random_already_is_refused():
+    with pytest.raises(Refused, match="random already"):
+        rbue.randomize(rbue.randomize(Users(), q=0.5), q=0.9)
+
+
 def test_a_network_that_branches_on_data_is_refused_with_the_way_out():
     class Branching(nn.Module):
         def forward(self, x):

@@ -410,6 +410,18 @@ def test_the_position_tables_latex_is_balanced_ascii():
     assert {line.count(" & ") for line in text.splitlines() if line.endswith(r"\\")} == {9}
 
 
+@pytest.mark.parametrize(
+    ("text", "more"), [(f"a\n{BEGIN}\nb\n{END}\nc", []), ("no marks", ["--results", ROOT / "results/runs"])]
+)
+def test_a_readme_is_left_alone_without_results_or_a_place_for_them(text, more, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(text)
+    command = [sys.executable, ROOT / "scripts/tables.py", "--results", tmp_path, "--out", tmp_path, "--readme", readme]
+    done = subprocess.run([*command, *more], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert readme.read_text() == text and "Traceback" not in done.stderr
+    assert bool(done.returncode) == bool(more) == ("has no place for the tables" in done.stderr)
+
+
 def test_the_readmes_table_is_the_built_one():
     text = (ROOT / "README.md").read_text()
     shown = text.split(BEGIN)[1].split(END)[0].strip()

@@ -43,7 +43,7 @@ NOTES = [
     "Mean ± standard deviation over seeds (number of seeds).",
     "The paper prints accuracy here with two digits and states TinyImageNet, DenseNet-121 and q = 0.8.",
     "First is the network's first rectifier: none stands before the first convolution.",
-    "All samples of one network's last layer cost about one pass: what comes before is computed once.",
+    "All samples of a network random in its last layer cost a few passes: what comes before is computed once.",
 ]
 
 

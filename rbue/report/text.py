@@ -231,7 +231,8 @@ def packed_note(table):
     alone = f"{side} have the time of their step with the GPU to itself, times the number of steps"
     share = f"{side} have equal shares of the time that took, so they have no ratio"
     kinds = ((alone, (runs.packed > 1) & ~runs.shared), (share, runs.shared))
-    return [f"{note}: {', '.join(in_order(set(runs.row[which])))}." for note, which in kinds if which.any()]
+    notes = [f"{note}: {', '.join(in_order(set(runs.row[which])))}." for note, which in kinds if which.any()]
+    return [*notes, "Their memory is an equal share of what they took together."] if notes else []
 
 
 def in_order(labels):

@@ -152,16 +152,21 @@ def comparable_times(records):
 
 def our_records(result):
     """A result.json as records; none if the run is no row of the tables and no position of one."""
-    config, environment = result["config"], result.get("environment") or {}
+    config = result["config"]
     dataset, row = config["dataset"].removesuffix("_c"), row_of(config)
     where = {"protocol": config["protocol"], "dataset": dataset, "arch": config["arch"], "seed": config["seed"]}
-    where["machine"] = f"{environment.get('hardware')}, {environment.get('engine')}"
+    where["machine"] = machine(result)
     where["passes"] = result.get("passes") or 1
     scores = {} if dataset != config["dataset"] else clean(result)  # cifar10_c brings its corruptions alone
     scores |= diversity(result) | corrupted(result)
     for name in names(row):
         for record in metrics_of(where | {"row": name}, scores, IMAGES.get(dataset)):
             yield record | ({"noise": jsd_noise(result)} if kind(record["metric"]) == "jsd" else {})
+
+
+def machine(result):
+    """Where and how its networks were trained; the evaluation's engine is another one for a network without noise."""
+    return str(sorted({f"{t.get('hardware')}, {t.get('engine')}" for t in result.get("trainings") or []}))
 
 
 def names(row):
