@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.rows import ROWS, by_protocol, canonical, place
+from rbue.report.rows import ROWS, by_protocol, canonical, place, position_row
 from rbue.report.text import arch_name, dataset_name
 
 NETWORK = ["protocol", "dataset", "arch"]
@@ -90,8 +90,8 @@ def networks(results):
 
 
 def left_out(results):
-    """`name (epochs=2)` of each run that is in no figure, since a setting differs from what its row is."""
-    frame = run_frame(results)
+    """`name (epochs=2)` of each run that is in no figure or table, since a setting differs from what its row is."""
+    frame = run_frame([result for result in results if not position_row(result["config"])])
     if frame.empty:
         return []
     frame = frame[frame.row.isna()]
