@@ -54,7 +54,7 @@ def main(argv=None):
     wanted = {key: getattr(args, key) for key in ("dataset", "protocol", "arch")}
     found = [n for n in networks(results) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
     if not found:
-        print(f"{args.results} holds no such results yet, so no figures: 'make demo' or 'python train.py' makes some")
+        print(f"{args.results} holds no rows of a figure, so no figures: 'make demo' or 'python train.py' makes some")
     else:
         print(f"{args.out}: {stems(draw_general(args.out))}")
     for network in found:

@@ -134,7 +134,7 @@ def summary(table):
     """The ten rows of each network that has any, aligned for a terminal, and the runs left out."""
     blocks = [summary_block(table, arch, cells) for arch, cells in by_arch(table) if cells.n.any()]
     left_out = ["\n".join(outside_lines(table)).replace("`", "")] if outside(table) else []
-    return "\n\n".join([*blocks, *left_out]) or f"{title(table)}: nothing measured yet."
+    return "\n\n".join([*blocks, *left_out]) or f"{title(table)}: none of its rows is measured yet."
 
 
 def summary_block(table, arch, cells):
