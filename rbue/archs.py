@@ -87,7 +87,7 @@ def chained(block):
 
 class DenseLayer(models.densenet._DenseLayer):
     """In torchvision every layer of a block puts the maps before it together anew, and their gradient comes from every
-    layer behind: a fifth more memory to read and write, which an H200 does not feel, and a third longer to compile."""
+    layer behind: by the compiler's count a fifth more memory to read and write, and a third longer to compile."""
 
     def forward(self, x):
         new = self.conv2(self.relu2(self.norm2(self.conv1(self.relu1(self.norm1(x))))))

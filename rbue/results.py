@@ -121,7 +121,7 @@ def summary(result):
 
 
 def collect(results_dir):
-    """Every finished result below a folder, in the order of their paths; an unreadable one and a copy, which is no
+    """Every finished result below a folder, by depth and path; an unreadable one and a copy deeper down, which is no
     second seed, are named and left out."""
     results = {}
     for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path)):

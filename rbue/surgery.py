@@ -70,7 +70,7 @@ def randomize(network, layer=None, *, q=None, position="all"):
     if (layer is None) == (q is None):
         raise Refused("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
     layer, graph = layer or DropReLU(q), trace(network)
-    for node in at(position, some(rectifiers(graph), "rectifier", network)):
+    for node in at(position, some(rectifiers(graph), network)):
         replace(graph, node, copy.deepcopy(layer))
     return wire(finish(graph))
 
@@ -82,11 +82,11 @@ def at(position, nodes):
     return nodes[places[position]]
 
 
-def some(nodes, kind, network):
+def some(nodes, network):
     if not nodes and any(isinstance(m, Site) for m in network.modules()):
         raise Refused(f"{type(network).__name__} is random already: start again from the network it was made of")
     if not nodes:
-        raise Refused(f"{type(network).__name__} calls no {kind}, so there is nothing to make random")
+        raise Refused(f"{type(network).__name__} calls no rectifier, so there is nothing to make random")
     return nodes
 
 

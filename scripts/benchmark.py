@@ -34,7 +34,6 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from rbue import archs, config, devices, engine, inference, methods, results, surgery
-from rbue.cli import one_sentence_errors
 from rbue.data import Data
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
 from rbue.layers import DropReLU, RReLU, Site, Stem
@@ -416,7 +415,8 @@ def save(content):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     gpu = torch.cuda.is_available()
-    parser.add_argument("--archs", nargs="+", default=["resnet18", "vgg13", "densenet121"] if gpu else ["small"])
+    usual = ["resnet18", "vgg13", "densenet121"] if gpu else ["small"]
+    parser.add_argument("--archs", nargs="+", default=usual, choices=list(archs.ARCHS))
     parser.add_argument("--only", nargs="+", choices=PARTS)
     parser.add_argument("--quick", action="store_true", help="few repeats, nothing written: for a look")
     parser.add_argument("--first-step", metavar="ARCH", help=argparse.SUPPRESS)
@@ -437,5 +437,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    with one_sentence_errors():
-        main()
+    main()

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 
 from rbue.report import position
 from rbue.report.cells import build
-from rbue.report.tables import coverage, put_headline, summary, write
+from rbue.report.tables import BEGIN, END, coverage, put_headline, summary, write
 from rbue.results import collect
 
 
@@ -29,6 +29,8 @@ def arguments(argv):
     args = parser.parse_args(argv)
     if args.readme and (args.dataset or args.protocol):
         parser.error("--readme takes all tables, so it goes without --dataset and --protocol")
+    if args.readme and not all(mark in Path(args.readme).read_text(encoding="utf-8") for mark in (BEGIN, END)):
+        parser.error(f"{args.readme} has no place for the tables: write the lines '{BEGIN}' and '{END}' into it")
     return args
 
 

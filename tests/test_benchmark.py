@@ -52,6 +52,12 @@ def test_without_a_ratio_there_is_a_table_and_no_figure(tmp_path):
     assert "limit 2 TFLOP/s" in table(start) and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("flops", "text"), [(6.66e10, "0.0666"), (7.337e14, "734"), (1.8312e15, "1,830")])
+def test_the_limit_has_three_digits_on_any_hardware(flops, text):
+    rows = [row | {"matmul_flops": flops} for row in CONTENT["rows"]]
+    assert f"limit {text} TFLOP/s" in table(CONTENT | {"rows": rows})
+
+
 def test_a_part_measured_again_replaces_its_own_rows_alone():
     before = CONTENT["rows"]
     again = [{"group": "net start", "name": "cold", "ms": 20000.0}, {"group": "net layers", "name": "ReLU", "ms": 1.0}]

@@ -1,6 +1,7 @@
 """The GPU's fast path computes what plain PyTorch does. Most tests skip where there is no GPU."""
 
 import gc
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -138,6 +139,12 @@ def test_networks_of_equal_code_are_compiled_once(digits):
         step.compiled_objective = torch.compile(step.objective, backend=counter, fullgraph=True)
         assert all(map(torch.equal, gradients(step), own))
     assert counter.frame_count == 1
+
+
+def test_what_the_compiler_is_told_is_known_to_this_torch(digits, monkeypatch):
+    """A name that a new version drops would cost every GPU its compiled step, with one line in the log."""
+    monkeypatch.setattr(engine, "graph_of", lambda steps, device: SimpleNamespace(replay="compiled"))
+    assert engine.capture([make_step(digits, device="cpu")], torch.device("cpu")) == "compiled"
 
 
 @gpu

@@ -237,7 +237,15 @@ def test_reliability_pools_seeds_by_their_images():
 
 def test_the_printed_ece_is_that_of_the_bins():
     curve = reliability.bins(reliability.load(only([analysed("SVI")]), "reliability"))
-    assert reliability.calibration_error(curve) == pytest.approx(0.2 * 0.1 + 0.8 * 0.05)
+    assert curve.ece.unique() == pytest.approx([0.2 * 0.1 + 0.8 * 0.05])
+
+
+def test_the_printed_ece_of_several_seeds_is_their_mean():
+    other = analysed("SVI", seed=1)
+    other["reliability"] = {"count": [0, 20, 80], "confidence": [None, 0.5, 0.9], "accuracy": [None, 0.6, 0.85]}
+    curve = reliability.bins(reliability.load(only([analysed("SVI"), other]), "reliability"))
+    assert (curve.accuracy - curve.confidence).tolist() == pytest.approx([0, 0])  # what one lacks the other has
+    assert curve.ece.unique() == pytest.approx([0.06])
 
 
 def test_a_rejection_curve_is_the_mean_over_seeds_in_percent():

@@ -17,8 +17,8 @@ def table(content):
 
 def limit(content):
     """What the hardware reached when the rows were measured, which may be on several days."""
-    found = sorted(row["matmul_flops"] / 1e12 for row in content["rows"])
-    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (found[0], found[-1]))) + " TFLOP/s"
+    found = sorted(float(f"{row['matmul_flops'] / 1e12:.3g}") for row in content["rows"])
+    return " to ".join(dict.fromkeys(f"{value:,g}" for value in (found[0], found[-1]))) + " TFLOP/s"
 
 
 def merged(before, measured):

@@ -33,13 +33,15 @@ def load(network, key):
 
 
 def bins(frame):
-    """Seeds pooled bin by bin, each weighing as many images as it has there; empty bins are left out."""
-    frame = frame[frame["count"] > 0]
+    """Seeds pooled bin by bin, each weighing as many images as it has there; empty bins are left out. ECE is the seeds'
+    mean, as in the tables: that of pooled bins is lower, since the seeds' gaps cancel."""
+    frame, numbers = frame[frame["count"] > 0], ["count", "confidence", "accuracy"]
+    ece = frame.groupby(["row", "seed"])[numbers].apply(calibration_error).groupby("row").mean()
     sums = frame.assign(confidence=frame.confidence * frame["count"], accuracy=frame.accuracy * frame["count"])
     groups = sums.groupby(["row", "method", "bin"], sort=False)
-    pooled = groups[["count", "confidence", "accuracy"]].sum()
+    pooled = groups[numbers].sum()
     pooled[["confidence", "accuracy"]] = pooled[["confidence", "accuracy"]].div(pooled["count"], axis=0)
-    return pooled.assign(n=groups.size()).reset_index()
+    return pooled.assign(n=groups.size()).reset_index().assign(ece=lambda pooled: pooled.row.map(ece))
 
 
 def calibration_error(curve):
@@ -66,8 +68,7 @@ def diagram(axis, curve, row):
     look = {"color": colour, "edgecolor": "white", "linewidth": 0.4, "clip_on": False}
     axis.scatter(curve.confidence, curve.accuracy, s=5 + 90 * share, **look)
     axis.set_title(row, fontsize=8)
-    text = f"ECE {calibration_error(curve):.3f}"
-    axis.text(0.97, 0.06, text, transform=axis.transAxes, ha="right", fontsize=7.5)
+    axis.text(0.97, 0.06, f"ECE {curve.ece.iloc[0]:.3f}", transform=axis.transAxes, ha="right", fontsize=7.5)
     axis.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1), aspect="equal")
 
 
