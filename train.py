@@ -6,6 +6,7 @@ python train.py -m sweep=table1 seed=0,1                     # a sweep: every ce
 python train.py --help                                       # every group and knob
 """
 
+import gc
 import sys
 
 import hydra
@@ -44,6 +45,7 @@ def experiment(run):
 
 
 if __name__ == "__main__":
+    gc.set_threshold(10_000)  # torch and its compiler make a million objects that stay: search them less often
     with one_sentence_errors():
         sys.argv = for_hydra(sys.argv)
         main()
