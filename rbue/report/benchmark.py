@@ -71,7 +71,7 @@ def draw(content, path):
     axis.axvline(1, color="black", linewidth=0.8)
     room = min(ratios) / 1.1, max(ratios) * 1.6  # for the numbers
     axis.set(xscale="log", xlim=room, xlabel="times as fast", title=content["hardware"])
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
     axis.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}×")
     axis.xaxis.set_minor_formatter("")
     axis.tick_params(axis="y", labelsize=6)
