@@ -72,8 +72,8 @@ def our_counts(ledger, protocol):
     yield f"Ours, protocol `{protocol}`, {len(verdicts)} claims", count_text(v.status for v in verdicts)
     elsewhere = [v.elsewhere for v in verdicts if v.elsewhere]
     if elsewhere:
-        places = ", ".join(dict.fromkeys(v.where for v in elsewhere))
-        yield f"Ours, protocol `{protocol}`, elsewhere ({places})", count_text(v.status for v in elsewhere)
+        undecided = f"{len(elsewhere)} of the undecided asked of other cells"
+        yield f"Ours, protocol `{protocol}`, {undecided}", count_text(v.status for v in elsewhere)
 
 
 def counts(ledger):
