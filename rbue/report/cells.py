@@ -46,8 +46,18 @@ class Table:
         return self.dataset in DATASETS
 
     @property
+    def labels(self):
+        """The paper's ten rows, then those of other methods."""
+        return list(self.cells.row.unique())
+
+    @property
     def measured(self):
-        return int((self.cells.n > 0).sum())
+        return int((of_paper(self.cells).n > 0).sum())
+
+
+def of_paper(cells):
+    """Without the rows of methods that the paper has not: they are no part of what there is to measure."""
+    return cells[cells.row.isin(LABELS)]
 
 
 def paper_cells(paper_dir):
@@ -143,7 +153,8 @@ def archs_of(dataset, runs):
 def table(protocol, dataset, runs, paper, bold_found, explained):
     """Every cell of one table, measured or not, in the paper's order."""
     runs = runs[(runs.protocol == protocol) & (runs.dataset == dataset)]
-    grid = pd.DataFrame(product([protocol], [dataset], archs_of(dataset, runs), LABELS), columns=KEY)
+    labels = [*LABELS, *sorted(set(runs.row.dropna()) - set(LABELS))]
+    grid = pd.DataFrame(product([protocol], [dataset], archs_of(dataset, runs), labels), columns=KEY)
     printed = paper[["dataset", "arch", "row", *PRINTED]].rename(columns={m: f"paper_{m}" for m in PRINTED})
     cells = grid.merge(printed, on=["dataset", "arch", "row"], how="left").merge(our_cells(runs), on=KEY, how="left")
     cells["n"] = cells.n.fillna(0).astype(int)

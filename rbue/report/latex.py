@@ -3,7 +3,7 @@
 import re
 from itertools import chain
 
-from rbue.report.rows import LABELS, PROPOSED
+from rbue.report.rows import PROPOSED
 from rbue.report.text import (
     MISSING,
     announced,
@@ -98,7 +98,7 @@ def metrics_float(table):
     beside = ": ours, and beneath it the paper's number (ours $-$ paper; for the time, the ratio to Single)"
     caption = about(table) + (beside if table.in_paper else "") + "."
     arrows = [r"(\%, $\uparrow$)", r"($\downarrow$)", r"($\downarrow$)"]
-    rows = list(chain(*(tex_row(table, row) for row in LABELS)))
+    rows = list(chain(*(tex_row(table, row) for row in table.labels)))
     tabular = tex_tabular(table, ["Accuracy", "ECE", "Training Time"], arrows, rows)
     return tex_float(caption, f"tab:{table.dataset}-{table.protocol}", tabular, [coverage(table) + ".", *notes(table)])
 

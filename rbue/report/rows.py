@@ -1,4 +1,4 @@
-"""The ten rows of the paper's Tables 1-3, and which of their cells a finished run feeds.
+"""The ten rows of the paper's Tables 1-3, rows of methods it has not, and which of their cells a finished run feeds.
 
 A run feeds a cell only if its whole config, the seed aside, is what `python train.py dataset=D arch=A protocol=P` with
 the row's settings composes to: a run with epochs=2 on the command line is no result of `protocol=paper`.
@@ -98,11 +98,21 @@ def place(config):
     """The row a run belongs to and {}, or None and how it differs from the row it is nearest to."""
     rows = [(label, settings) for label, settings in ROWS if settings["method"] == config["method"]]
     where = config["dataset"], config["protocol"], config["arch"]
-    if not rows or not canonical(*where[:2], config["method"]):
+    if not (usual := canonical(*where[:2], config["method"])):
         return None, {key: config[key] for key in ("method", "dataset", "protocol")}
+    if not rows:
+        return own_row(config, usual)
     differences = {label: difference(config, cell_identity(*where, settings)) for label, settings in rows}
     nearest = min(differences, key=lambda label: len(differences[label]))
     return (None if differences[nearest] else nearest), differences[nearest]
+
+
+def own_row(config, usual):
+    """The same for a method that the paper has not: each setting of its knobs is a row, named after them."""
+    knobs = {key: config[key] for key in usual.knobs if key in config}
+    differs = difference(config, usual.identity | {"arch": config["arch"]} | knobs)
+    text = ", ".join(f"{k}={v}" if isinstance(v, str) else f"{k}={v:.4g}" for k, v in knobs.items())
+    return (None if differs else f"{usual.method}({text})" if text else usual.method), differs
 
 
 def position_row(config):

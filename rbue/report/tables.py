@@ -10,6 +10,7 @@ No timestamps and no paths in the output: the same runs always give the same byt
 from collections import defaultdict
 from pathlib import Path
 
+from rbue.report.cells import of_paper
 from rbue.report.latex import latex
 from rbue.report.rows import FULL
 from rbue.report.text import (
@@ -66,9 +67,9 @@ def headline(tables):
 
 
 def by_network(tables):
-    """{(dataset, arch): {protocol: cells}} of what has a measured row."""
+    """{(dataset, arch): {protocol: the paper's rows}} of what has a measured one."""
     networks = defaultdict(dict)
-    for table, arch, cells in [(t, a, c) for t in tables for a, c in by_arch(t) if c.n.any()]:
+    for table, arch, cells in [(t, a, of_paper(c)) for t in tables for a, c in by_arch(t) if of_paper(c).n.any()]:
         networks[table.dataset, arch][table.protocol] = cells
     return networks
 

@@ -5,6 +5,7 @@ from itertools import chain, product
 
 import pandas as pd
 
+from rbue.report.cells import of_paper
 from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, ROWS, canonical, difference
 
 MISSING = "–"
@@ -149,7 +150,7 @@ def announced(table):
     names = [name for name, _ in ANNOUNCED]
     header = ["Method", *chain(*([f"{arch_name(arch)}: {names[0]}", *names[1:]] for arch in table.archs))]
     bodies = [[row[1:] for row in grid(cells, ANNOUNCED)[1:]] for _, cells in by_arch(table)]
-    return [header, *([label, *chain(*parts)] for label, *parts in zip(LABELS, *bodies, strict=True))]
+    return [header, *([label, *chain(*parts)] for label, *parts in zip(table.labels, *bodies, strict=True))]
 
 
 def title(table):
@@ -161,8 +162,8 @@ def title(table):
 
 
 def coverage(table):
-    parts = [f"{arch_name(arch)} {(cells.n > 0).sum()}/{len(cells)}" for arch, cells in by_arch(table)]
-    return f"{table.measured} of {len(table.cells)} cells measured ({', '.join(parts)})"
+    parts = [f"{arch_name(arch)} {(of_paper(c).n > 0).sum()}/{len(of_paper(c))}" for arch, c in by_arch(table)]
+    return f"{table.measured} of {len(of_paper(table.cells))} cells measured ({', '.join(parts)})"
 
 
 def schedule_text(run):

@@ -95,7 +95,7 @@ def legend(figure, frame):
         Line2D([], [], marker=MARKERS[m], markersize=8, color="white" if m == "dropreLU" else COLOURS[m], **look)
         for m in frame.method.unique()
     ]
-    labels = [NAMES[m] + (" (colour: q)" if m == "dropreLU" else "") for m in frame.method.unique()]
+    labels = [NAMES.get(m, m) + (" (colour: q)" if m == "dropreLU" else "") for m in frame.method.unique()]
     legend_below(figure, handles, labels, 3)
 
 

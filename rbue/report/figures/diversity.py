@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 
-from rbue.report.figures.style import canvas, head, save, styled, write_csv, write_text
+from rbue.report.figures.style import NAMES, canvas, head, save, styled, write_csv, write_text
 from rbue.report.grid import Grid
 from rbue.report.text import MISSING, decimals, in_order
 
@@ -141,9 +141,10 @@ def panel(axis, matrix, scale, title):
 
 
 def shown_runs(frame):
-    """Of each of the paper's panels the lowest seed: samples of a mean over seeds would be of no network."""
+    """Of each of the paper's panels, and of methods it has not, the lowest seed: a mean would be of no network."""
     first = frame.sort_values("seed").drop_duplicates("row").set_index("row")
-    return first.loc[[row for row in PANELS if row in first.index]]
+    own = in_order(first.index[~first.method.isin(NAMES)])
+    return first.loc[[row for row in (*PANELS, *own) if row in first.index]]
 
 
 @styled

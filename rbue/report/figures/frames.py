@@ -46,9 +46,9 @@ def row_of(config):
     usual = canonical(clean["dataset"], config["protocol"], config["method"])
     fewer = usual and config["dataset"].endswith("_c")
     row, differs = place(clean | ({"samples": usual.samples} if fewer else {}))
-    if row is None and len(differs) == 1 and (knob := next(iter(differs))) in KNOBS:
-        method = next(label for label, settings in ROWS if settings["method"] == config["method"]).split("(")[0]
-        return f"{method}({config[knob]:g})", {}
+    names = [label.split("(")[0] for label, settings in ROWS if settings["method"] == config["method"]]
+    if row is None and names and len(differs) == 1 and (knob := next(iter(differs))) in KNOBS:
+        return f"{names[0]}({config[knob]:g})", {}
     return row, differs
 
 

@@ -56,7 +56,7 @@ class Suite:
     @property
     def measured(self):
         """The paper's cells that are measured under any protocol."""
-        frames = [t.cells[t.cells.n > 0] for t in self.tables if t.in_paper]
+        frames = [cells.of_paper(t.cells[t.cells.n > 0]) for t in self.tables if t.in_paper]
         return len(pd.concat(frames)[["dataset", "arch", "row"]].drop_duplicates()) if frames else 0
 
 
