@@ -144,9 +144,16 @@ class Run:
 
     def _name(self, dataset, identity):
         """Readable axes for people, eight hex digits of the whole identity for certainty."""
-        knobs = [v if isinstance(v, str) else f"{k}{v:.4g}" for k, v in self.knobs.items() if k in identity]
+        knobs = [spelled(key, value) for key, value in self.knobs.items() if key in identity]
         axes = "-".join([self.method, *knobs, self.protocol, f"seed{self.seed}"])
         return f"{dataset}/{self.arch}/{axes}-{digest(identity)}"
+
+
+def spelled(key, value):
+    """A knob in a folder's name."""
+    if isinstance(value, str):
+        return value.replace("/", "_")
+    return f"{key}{value:.4g}" if isinstance(value, int | float) else f"{key}{value}"
 
 
 def digest(identity):

@@ -42,6 +42,7 @@ def main(argv=None):
     tables = [t for t in tables if all(value in (None, getattr(t, key)) for key, value in wanted.items())]
     if not tables:
         print(f"{args.results} holds no such results yet, so no tables: 'make demo' or 'python train.py' makes some")
+        return
     for table in tables:
         paths = write(table, args.out)
         if args.print and len(table.runs):

@@ -121,3 +121,9 @@ def test_a_sweep_runs_every_combination(tmp_path):
     done = train("-m", *line, "q=0.8,0.9", "seed=0,1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.glob("results/runs/digits/small/*/result.json"))) == 4
+
+
+def test_a_knob_of_any_kind_makes_one_folder_name():
+    knobs = {"q": 0.85, "members": 4, "position": "all", "shape": "a/b", "extra": None, "cold": True}
+    spelled = [config.spelled(*knob) for knob in knobs.items()]
+    assert spelled == ["q0.85", "members4", "all", "a_b", "extraNone", "cold1"]

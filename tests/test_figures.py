@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import TYPES, analysed, corrupted, layer, result, sampled
+from made_up import DIGITS, TYPES, analysed, corrupted, layer, result, sampled
 
+from rbue.report import rows
 from rbue.report.figures import (
     activations,
     behaviours,
@@ -327,6 +328,50 @@ def test_every_figure_is_written_as_pdf_and_png_in_the_networks_folder(tmp_path)
     stems = {path.stem for path in paths if path.suffix == ".pdf"}
     assert stems == {path.stem for path in paths if path.suffix == ".png"} and len(stems) == 6
     assert all(path.stat().st_size for path in paths)
+
+
+def test_corrupted_runs_alone_have_their_figures(tmp_path):
+    drawn = draw(only([corrupted("MC-DropReLU(0.95)")]), PAPER, tmp_path)
+    assert [name for name, paths in drawn.items() if paths] == ["corruption box plots"]
+
+
+def own(found, **knobs):
+    """The same result, of a method that the paper has not."""
+    config = {key: value for key, value in found["config"].items() if key not in ("l", "u", "position")}
+    return found | {"name": f"{found['name']}-{knobs}", "config": config | {"method": "own"} | knobs}
+
+
+@pytest.fixture
+def own_method(monkeypatch):
+    """As if conf/ had it."""
+
+    def placed(config):
+        text = f"own(p={config.get('p')}, q={config.get('q')})"
+        return (text, {}) if config["method"] == "own" else rows.place(config)
+
+    monkeypatch.setattr(frames, "place", placed)
+
+
+def test_a_method_of_ones_own_is_drawn_whatever_its_knobs_are_called(own_method, tmp_path):
+    made = [analysed("MC-RReLU", where=DIGITS), corrupted("MC-RReLU", where=DIGITS)]
+    settings = [{"p": "deep/wide", "q": q} for q in (3, 10, 25)]
+    network = only([analysed("Single", where=DIGITS), *(own(found, **knobs) for knobs in settings for found in made)])
+    draw(network, PAPER, tmp_path)
+    labels = [f"own(p=deep/wide, q={q})" for q in (3, 10, 25)]
+    assert list(network.clean.row) == ["Single", *labels]
+    assert list(diversity.shown_runs(diversity.load(network)).index) == labels
+    assert set(corruptions.six(corruptions.load(network), "digits").row) == set(labels)
+    assert behaviours.load(network)[["p", "q"]].isna().all(axis=None)  # they are MC-Dropout's p and MC-DropReLU's q
+
+
+def test_the_framework_counts_the_passes_it_shows(monkeypatch, tmp_path):
+    titles = []
+    monkeypatch.setattr(framework, "head", lambda figure, title: titles.append(title))
+    several, single = analysed("SVI"), analysed("Single")
+    single["example"] = single["example"] | {"samples": single["example"]["samples"][:1]}
+    framework.draw(only([single]), PAPER, tmp_path)
+    framework.draw(only([single, several]), PAPER, tmp_path)
+    assert titles[0].endswith("Single, 1 of 1 passes") and "SVI" in titles[1]
 
 
 def test_results_of_the_first_version_still_draw_what_they_have(tmp_path):

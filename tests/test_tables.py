@@ -432,3 +432,22 @@ def test_every_row_is_legal_for_every_dataset_of_the_paper():
     for dataset in rows.DATASETS:
         for label, settings in ROWS:
             assert cell_identity(dataset, "paper", "vgg13", settings)["method"] == settings["method"], label
+
+
+def test_every_setting_of_a_method_of_ones_own_is_a_row():
+    usual = canonical("digits", "demo", "rrelu")
+    config = usual.identity | {"arch": "small"}
+    near = [rows.own_row(config | {"l": value, "u": None}, usual) for value in (0.05, 0.050001)]
+    assert near == [("rrelu(l=0.05, u=None, position=all)", {}), ("rrelu(l=0.050001, u=None, position=all)", {})]
+    assert rows.own_row(config | {"epochs": 2}, usual) == (None, {"epochs": 2})
+    assert rows.position_row(config | {"method": "own", "position": "last"}) is None  # Table 6 is of the paper's
+
+
+def test_rows_of_other_methods_come_last_and_by_number():
+    assert rows.in_order(["b(s=10)", "b(s=9.5)", "a", "SVI", "Single"]) == ["Single", "SVI", "a", "b(s=9.5)", "b(s=10)"]
+
+
+def test_a_dataset_without_results_has_no_tables(tmp_path):
+    command = [sys.executable, ROOT / "scripts/tables.py", "--dataset", "nope", "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert "holds no such results" in done.stdout and not list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, by_protocol, place, position_row
+from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, by_protocol, in_order, place, position_row
 
 KEY = ["protocol", "dataset", "arch", "row"]
 SCORES = ["accuracy", "ece", "nll", "brier", "entropy"]
@@ -153,7 +153,7 @@ def archs_of(dataset, runs):
 def table(protocol, dataset, runs, paper, bold_found, explained):
     """Every cell of one table, measured or not, in the paper's order."""
     runs = runs[(runs.protocol == protocol) & (runs.dataset == dataset)]
-    labels = [*LABELS, *sorted(set(runs.row.dropna()) - set(LABELS))]
+    labels = in_order({*LABELS, *runs.row.dropna()})
     grid = pd.DataFrame(product([protocol], [dataset], archs_of(dataset, runs), labels), columns=KEY)
     printed = paper[["dataset", "arch", "row", *PRINTED]].rename(columns={m: f"paper_{m}" for m in PRINTED})
     cells = grid.merge(printed, on=["dataset", "arch", "row"], how="left").merge(our_cells(runs), on=KEY, how="left")

@@ -4,6 +4,7 @@ A run feeds a cell only if its whole config, the seed aside, is what `python tra
 the row's settings composes to: a run with epochs=2 on the command line is no result of `protocol=paper`.
 """
 
+import re
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import cache
@@ -28,6 +29,7 @@ ROWS = [
     ("MC-DropReLU(0.95)", {"method": "dropreLU", "q": 0.95}),
 ]
 LABELS = [label for label, _ in ROWS]
+METHODS = list(dict.fromkeys(settings["method"] for _, settings in ROWS))  # any other is a user's own
 # One row a method for the box plots over corruptions; the paper takes q=0.95 for CIFAR-10.
 SIX = [label for label in LABELS if label not in ("MC-Dropout(0.2)", *(f"MC-DropReLU({q})" for q in (0.8, 0.85, 0.9)))]
 PROPOSED = [label for label, settings in ROWS if settings["method"] in ("rrelu", "dropreLU")]
@@ -111,10 +113,22 @@ def own_row(config, usual):
     """The same for a method that the paper has not: each setting of its knobs is a row, named after them."""
     knobs = {key: config[key] for key in usual.knobs if key in config}
     differs = difference(config, usual.identity | {"arch": config["arch"]} | knobs)
-    text = ", ".join(f"{k}={v}" if isinstance(v, str) else f"{k}={v:.4g}" for k, v in knobs.items())
+    text = ", ".join(f"{key}={value}" for key, value in knobs.items())
     return (None if differs else f"{usual.method}({text})" if text else usual.method), differs
 
 
 def position_row(config):
     """The row of a run if only the place of its random rectifiers may set it apart, else None (Section 4.5)."""
-    return place(config | {"position": "all"})[0] if "position" in config else None
+    papers = "position" in config and config["method"] in METHODS
+    return place(config | {"position": "all"})[0] if papers else None
+
+
+def in_order(labels):
+    """The paper's rows in the paper's order, then others by name and number: s=2 before s=10."""
+    return sorted(labels, key=lambda label: (LABELS.index(label) if label in LABELS else len(LABELS), natural(label)))
+
+
+def natural(label):
+    """Text and numbers in turn, for sorting."""
+    parts = re.split(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)", label)
+    return [float(part) if k % 2 else part for k, part in enumerate(parts)]

@@ -6,7 +6,7 @@ from itertools import chain, product
 import pandas as pd
 
 from rbue.report.cells import of_paper
-from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, ROWS, canonical, difference
+from rbue.report.rows import ARCHS, DATASETS, FULL, PROPOSED, ROWS, canonical, difference, in_order
 
 MISSING = "–"
 
@@ -234,11 +234,6 @@ def packed_note(table):
     kinds = ((alone, (runs.packed > 1) & ~runs.shared), (share, runs.shared))
     notes = [f"{note}: {', '.join(in_order(set(runs.row[which])))}." for note, which in kinds if which.any()]
     return [*notes, "Their memory is an equal share of what they took together."] if notes else []
-
-
-def in_order(labels):
-    """The paper's rows in the paper's order, then others by name."""
-    return sorted(labels, key=lambda label: (LABELS.index(label) if label in LABELS else len(LABELS), label))
 
 
 FAR = {"accuracy": (0.5, "{} {:+.2f} pp"), "ece": (0.015, "{} ECE {:+.3f}")}  # beyond this one asks why

@@ -14,6 +14,7 @@ from rbue.report.figures.style import (
     METRICS,
     NAMES,
     canvas,
+    fitted,
     framed,
     legend_below,
     limits,
@@ -21,6 +22,7 @@ from rbue.report.figures.style import (
     styled,
     write_csv,
 )
+from rbue.report.rows import METHODS
 
 COLUMNS = ["origin", "row", "method", "p", "q", "accuracy", "ece", "accuracy_std", "ece_std", "n"]
 
@@ -32,7 +34,7 @@ def load(network):
     """One row a run, accuracy in percent."""
     runs = network.clean
     scores = pd.DataFrame([run["metrics"] for run in runs.result], columns=["accuracy", "ece"], index=runs.index)
-    knobs = pd.DataFrame([run["config"] for run in runs.result], index=runs.index).reindex(columns=["p", "q"])
+    knobs = pd.DataFrame({k: runs.knob.where(runs.method == m) for k, m in (("p", "mc_dropout"), ("q", "dropreLU"))})
     return runs[["row", "method"]].join(knobs).join(scores.assign(accuracy=100 * scores.accuracy))
 
 
@@ -75,9 +77,14 @@ def mark(axis, point, colour):
     size = 13 if MARKERS[point.method] == "*" else 8  # a star has little area for its width
     look = {"markersize": size, "markeredgecolor": edge, "markeredgewidth": 0.6 if ours else 1.5}
     axis.plot(point.accuracy, point.ece, MARKERS[point.method], markerfacecolor=face, zorder=3 if ours else 2, **look)
-    if not pd.isna(point.p):
+    if text := f"p={point.p:g}" if not pd.isna(point.p) else own_knobs(point):
         where = {"xytext": (0, -13 if point.below else 7), "textcoords": "offset points", "ha": "center"}
-        axis.annotate(f"p={point.p:g}", (point.accuracy, point.ece), fontsize=7, zorder=4, **where)
+        axis.annotate(text, (point.accuracy, point.ece), fontsize=7, zorder=4, **where)
+
+
+def own_knobs(point):
+    """What a user's own method says in its brackets."""
+    return "" if point.method in METHODS else point.row.partition("(")[2].removesuffix(")")
 
 
 def outside_text(points):
@@ -106,7 +113,8 @@ def scatter(frame, title):
     for point in labelled(frame[inside]).itertuples():
         mark(axis, point, colour_of(point, scale))
     axis.set(xlim=limits(frame.accuracy[inside]), ylim=limits(frame.ece[inside]))
-    axis.set(xlabel=METRICS["accuracy"], ylabel=METRICS["ece"], title=title + "".join(outside_text(frame[~inside])))
+    axis.set(xlabel=METRICS["accuracy"], ylabel=METRICS["ece"])
+    axis.set_title(fitted(title + "".join(outside_text(frame[~inside])), figure))
     if frame.q.notna().any():
         mapped = ScalarMappable(scale, "viridis")
         figure.colorbar(mapped, ax=axis, label="MC-DropReLU's q", ticks=sorted(frame.q.dropna().unique()), aspect=30)

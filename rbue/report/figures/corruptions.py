@@ -19,6 +19,7 @@ from rbue.report.figures.style import (
     write_text,
 )
 from rbue.report.grid import Grid
+from rbue.report.rows import METHODS
 from rbue.report.text import decimals
 
 ALL_TYPES = 19
@@ -27,7 +28,6 @@ Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # of the paper's two box plots
 SEVERITIES = range(6)
 SCORES = ["accuracy", "ece", "nll"]
 FIVE = {"min": 0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1}
-WIDTH = 0.13  # of a box; six stand side by side
 
 
 # --- load -------------------------------------------------------------------------------------------------------------
@@ -56,10 +56,10 @@ def load(network):
 
 
 def six(frame, dataset):
-    """The paper's six methods, each at the setting the paper drew or the nearest there is."""
+    """The paper's six methods, each at the setting the paper drew or the nearest there is, and all of a user's own."""
     wanted = SIX | {"dropreLU": Q.get(dataset, 0.95)}
     rows = [row for method, knob in wanted.items() if (row := nearest(frame, method, knob))]
-    return frame[frame.row.isin(rows)]
+    return frame[frame.row.isin(rows) | ~frame.method.isin(METHODS)]
 
 
 def shared_types(frame):
@@ -119,13 +119,13 @@ def box(row):
     return {"whislo": row.min, "q1": row.q1, "med": row.median, "q3": row.q3, "whishi": row.max, "fliers": []}
 
 
-def boxes(axis, numbers, offset, colour):
+def boxes(axis, numbers, offset, width, colour):
     """One method's five boxes, and its clean test set as a short thick line at severity 0."""
     at, clean = numbers[numbers.severity > 0], numbers[numbers.severity == 0]
     drawn = axis.bxp(
         [box(row) for row in at.itertuples(index=False)],
         positions=list(at.severity + offset),
-        widths=WIDTH * 0.85,
+        widths=width * 0.85,
         patch_artist=True,
         manage_ticks=False,
         boxprops={"facecolor": (colour, 0.45), "edgecolor": colour, "linewidth": 0.8},
@@ -133,7 +133,7 @@ def boxes(axis, numbers, offset, colour):
         whiskerprops={"color": colour, "linewidth": 0.8},
         capprops={"color": colour, "linewidth": 0.8},
     )
-    axis.hlines(clean["median"], offset - WIDTH / 2, offset + WIDTH / 2, colour, linewidth=2.5)
+    axis.hlines(clean["median"], offset - width / 2, offset + width / 2, colour, linewidth=2.5)
     return drawn["boxes"][0]
 
 
@@ -141,10 +141,11 @@ def boxes(axis, numbers, offset, colour):
 def box_plots(numbers, title):
     figure, axes = canvas(7, 5.6, nrows=2, sharex=True)
     rows, handles = methods_of(numbers), {}
+    width = min(0.13, 0.9 / len(rows))
     for metric, axis in zip(("accuracy", "ece"), axes, strict=True):
         for k, (row, method) in enumerate(rows):
             of_row = numbers[(numbers.row == row) & (numbers.metric == metric)]
-            handles[row] = boxes(axis, of_row, WIDTH * (k - (len(rows) - 1) / 2), COLOURS[method])
+            handles[row] = boxes(axis, of_row, width * (k - (len(rows) - 1) / 2), width, COLOURS[method])
         axis.set_ylabel(METRICS[metric])
         axis.grid(axis="x", visible=False)
         for between in SEVERITIES[1:]:
@@ -192,7 +193,7 @@ def grids(network, paper_dir):
 
 
 def draw_source(network, source, frame, folder):
-    """All files of one source: boxes and curves of the paper's six, averages and cells of every row there is."""
+    """All files of one source: boxes and curves of `six`, averages and cells of every row there is."""
     drawn = six(frame, network.dataset)
     numbers = five_numbers(seed_means(drawn))
     cells, stem = seed_means(frame), f"corruptions-{source}"

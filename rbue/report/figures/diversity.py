@@ -9,9 +9,10 @@ import pandas as pd
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 
-from rbue.report.figures.style import NAMES, canvas, head, save, styled, write_csv, write_text
+from rbue.report.figures.style import canvas, head, narrow, save, styled, write_csv, write_text
 from rbue.report.grid import Grid
-from rbue.report.text import MISSING, decimals, in_order
+from rbue.report.rows import METHODS, in_order
+from rbue.report.text import MISSING, decimals
 
 # The panels in the paper's order.
 PANELS = [
@@ -39,7 +40,7 @@ PAPER_NOTES = ["The paper's Tables 4 and 5 state neither dataset nor logarithm; 
 def load(network):
     """One row a run that has matrices."""
     runs = network.clean
-    frame = runs[[bool(result.get("diversity")) for result in runs.result]]
+    frame = runs[runs.result.map(lambda result: bool(result.get("diversity"))).astype(bool)]
     return frame[["row", "method", "seed"]].assign(matrices=[result["diversity"] for result in frame.result])
 
 
@@ -132,7 +133,7 @@ def panel(axis, matrix, scale, title):
         colour = "white" if dark else "#888888" if i == j else "black"
         text = axis.text(j, i, "0" if i == j else printed(value), ha="center", va="center", fontsize=7, color=colour)
         text.set_in_layout(False)  # it lies within its cell: measuring it is most of the drawing time
-    axis.set(xticks=range(size), yticks=range(size), title=title)
+    axis.set(xticks=range(size), yticks=range(size), title=narrow(title))
     axis.set(xticklabels=range(1, size + 1), yticklabels=range(1, size + 1))
     axis.grid(visible=False)
     axis.spines[:].set_visible(False)
@@ -143,14 +144,14 @@ def panel(axis, matrix, scale, title):
 def shown_runs(frame):
     """Of each of the paper's panels, and of methods it has not, the lowest seed: a mean would be of no network."""
     first = frame.sort_values("seed").drop_duplicates("row").set_index("row")
-    own = in_order(first.index[~first.method.isin(NAMES)])
+    own = in_order(first.index[~first.method.isin(METHODS)])
     return first.loc[[row for row in (*PANELS, *own) if row in first.index]]
 
 
 @styled
 def matrices(frame, measure, title):
     runs = shown_runs(frame)
-    lines = 1 if len(runs) <= 4 else 2
+    lines = -(-len(runs) // 4)
     columns = -(-len(runs) // lines)
     figure, axes = canvas(1.72 * columns + 0.9, 1.8 * lines + 0.55, nrows=lines, ncols=columns, squeeze=False)
     scale = colour_scale([m[measure] for m in runs.matrices])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.rows import ROWS, by_protocol, canonical, place, position_row
+from rbue.report.rows import METHODS, ROWS, by_protocol, canonical, natural, place, position_row
 from rbue.report.text import arch_name, dataset_name
 
 NETWORK = ["protocol", "dataset", "arch"]
@@ -63,7 +63,7 @@ def run_row(result):
         "corrupted": config["dataset"].endswith("_c"),
         "row": row,
         "method": config["method"],
-        "knob": next((config[knob] for knob in KNOBS if knob in config), 0),
+        "knob": next((config[knob] for knob in KNOBS if knob in config and config["method"] in METHODS), 0),
         "seed": config["seed"],
         "differs": ", ".join(f"{key}={value}" for key, value in differs.items()),
         "result": result,
@@ -72,12 +72,12 @@ def run_row(result):
 
 def run_frame(results):
     """One row a run, in the paper's order of methods."""
-    frame = pd.DataFrame([run_row(result) for result in results])
-    if frame.empty:
-        return frame
-    order = list(dict.fromkeys(settings["method"] for _, settings in ROWS))
-    frame["rank"] = frame.method.map({method: rank for rank, method in enumerate(order)})
-    return frame.sort_values(["rank", "knob", "seed", "name"], ignore_index=True)
+
+    def order(run):
+        rank = [*METHODS, run["method"]].index(run["method"])
+        return rank, run["knob"], natural(run["row"] or ""), run["seed"], run["name"]
+
+    return pd.DataFrame(sorted(map(run_row, results), key=order))
 
 
 def networks(results):

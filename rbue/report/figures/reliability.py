@@ -9,10 +9,12 @@ from rbue.report.figures.frames import count_text, methods_of
 from rbue.report.figures.style import (
     COLOURS,
     canvas,
+    fitted,
     framed,
     head,
     legend_below,
     lines_of,
+    narrow,
     panel_grid,
     save,
     styled,
@@ -67,7 +69,7 @@ def diagram(axis, curve, row):
     axis.vlines(curve.confidence, curve.confidence, curve.accuracy, color=faint, linewidth=1.1)
     look = {"color": colour, "edgecolor": "white", "linewidth": 0.4, "clip_on": False}
     axis.scatter(curve.confidence, curve.accuracy, s=5 + 90 * share, **look)
-    axis.set_title(row, fontsize=8)
+    axis.set_title(narrow(row), fontsize=8)
     axis.text(0.97, 0.06, f"ECE {curve.ece.iloc[0]:.3f}", transform=axis.transAxes, ha="right", fontsize=7.5)
     axis.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1), aspect="equal")
 
@@ -96,7 +98,7 @@ def curves(numbers, title):
     beyond = numbers[~inside].groupby("row", sort=False).accuracy.agg(["first", "last"]).itertuples()
     named = "".join(f"\nbeyond the frame: {row}, {first:.1f} → {last:.1f} %" for row, first, last in beyond)
     axis.set(xlabel="Images rejected, the most uncertain first (%)", ylabel="Accuracy of the kept (%)")
-    axis.set_title(title + named)
+    axis.set_title(fitted(title + named, figure))
     legend_below(figure, *axis.get_legend_handles_labels(), 3)
     return figure
 

@@ -4,6 +4,8 @@ The paper fixes 100 samples and never shows fewer. One sample is one pass throug
 Milliseconds are measured for all passes and, without noise, for one; those between share the difference equally.
 """
 
+import textwrap
+
 import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
@@ -72,7 +74,8 @@ def outside_text(numbers, metric):
     """A curve that is not drawn is named with its first and last value: `beyond: SVI, 44.3 → 78.9`."""
     digits = 1 if metric == "accuracy" else 3
     ends = numbers.groupby("row", sort=False)[metric].agg(["first", "last"])
-    return "".join(f"\nbeyond: {row}, {first:.{digits}f} → {last:.{digits}f}" for row, first, last in ends.itertuples())
+    named = [f"beyond: {row}, {first:.{digits}f} → {last:.{digits}f}" for row, first, last in ends.itertuples()]
+    return "".join(f"\n{textwrap.fill(line, 36)}" for line in named)
 
 
 def plot(axis, numbers, cost, metric, looks):

@@ -8,18 +8,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from rbue.report.rows import ROWS
+from rbue.report.rows import CONF, METHODS, ROWS
+
+OWN = sorted({path.stem for path in (CONF / "method").glob("*.yaml")} - set(METHODS))
 
 
 class Looks(dict):
-    """One for each of the paper's methods; others share, by their names, what is left."""
+    """One for each of the paper's methods; a user's own have what is left, in the order of their names."""
 
     def __init__(self, left, **known):
         super().__init__(known)
         self.left = left
 
     def __missing__(self, method):
-        return self.left[sum(method.encode()) % len(self.left)]
+        return self.left[(OWN.index(method) if method in OWN else 0) % len(self.left)]
 
 
 # Okabe and Ito's palette: told apart by colour-blind readers. A method has this colour and this marker in every figure.
@@ -78,9 +80,17 @@ def canvas(width, height, mosaic=None, **grid):
 
 
 def head(figure, title):
-    """The title in as many lines as the figure's width asks for."""
-    lines = (textwrap.fill(line, int(LETTERS * figure.get_figwidth())) for line in title.splitlines())
-    figure.suptitle("\n".join(lines))
+    figure.suptitle(fitted(title, figure))
+
+
+def fitted(text, figure):
+    """In as many lines as the figure's width asks for."""
+    return "\n".join(textwrap.fill(line, int(LETTERS * figure.get_figwidth())) for line in text.splitlines())
+
+
+def narrow(row):
+    """A row's name over a panel: the longest of the paper's stays in one line."""
+    return textwrap.fill(row, 19)
 
 
 LETTERS = 14  # to an inch, at the title's size
@@ -156,7 +166,7 @@ def limits(values):
 
 def line_style(position, count):
     """Rows of one method share its colour: the last is solid and filled, those before it are dashed and hollow."""
-    return ["-", "--", "-.", ":"][min(count - 1 - position, 3)]
+    return ["-", "--", "-.", ":"][(count - 1 - position) % 4]
 
 
 def lines_of(rows):
