@@ -13,7 +13,7 @@ import torch
 from conftest import ROOT
 
 from rbue import locks, results, sweeps, training
-from rbue.report.rows import LABELS, ROWS, SIX, place
+from rbue.report.rows import LABELS, ROWS, place
 
 CPU = torch.device("cpu")
 os.environ["OMP_NUM_THREADS"] = "1"  # of the processes started here: several share the cores
@@ -36,7 +36,8 @@ def sweep(folder, *words, **options):
 def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
     assert {place(run.identity)[0] for run in runs("sweep=rows dataset=cifar100 arch=vgg13")} == set(LABELS)
     corrupted = runs("sweep=rows dataset=cifar10_c arch=vgg13")
-    wanted = [settings for label, settings in ROWS if label in SIX]
+    not_drawn = {"MC-Dropout(0.2)", "MC-DropReLU(0.8)", "MC-DropReLU(0.85)", "MC-DropReLU(0.9)"}
+    wanted = [settings for label, settings in ROWS if label not in not_drawn]
     assert len(corrupted) == len(wanted) == 6
     assert all(any(s.items() <= run.identity.items() for run in corrupted) for s in wanted)
 

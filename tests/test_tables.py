@@ -11,11 +11,10 @@ from pathlib import Path
 import made_up
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_dir
 
-from rbue.report import position, rows
+from rbue.report import position
 from rbue.report.cells import bold_agreement, build, paper_cells
-from rbue.report.rows import LABELS, PROPOSED, ROWS, canonical, cell_identity, composed, place
+from rbue.report.rows import LABELS, PROPOSED, ROWS, place
 from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
 from rbue.report.text import MISSING, duration
 from rbue.results import collect
@@ -97,23 +96,6 @@ def test_the_bold_rule_finds_all_nine_bold_rows_of_the_paper():
 # --- which run feeds which cell ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["mc_dropout", "svi", "dropreLU"])
-def test_the_short_way_to_a_config_is_the_one_hydra_takes(method):
-    assert canonical("tinyimagenet", "fast", method) == composed("tinyimagenet", "fast", method)
-
-
-def test_rows_can_be_asked_for_inside_a_running_hydra_application():
-    with initialize_config_dir(str(rows.CONF), version_base=None):
-        assert canonical("digits", "demo", "rrelu").dataset == "digits"
-        assert compose("config", ["protocol=fast"]).protocol == "fast"  # the outer one goes on
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_a_run_of_a_row_is_placed_in_it_at_any_seed(label):
-    config = cell_identity("cifar100", "paper", "vgg13", dict(ROWS)[label]) | {"seed": 7}
-    assert place(json.loads(json.dumps(config))) == (label, {})
-
-
 def test_a_shortened_run_is_no_result_of_the_protocol():
     short = result("Single", accuracy=0.5, epochs=2)
     assert place(short["config"]) == (None, {"epochs": 2})
@@ -130,15 +112,16 @@ def test_runs_outside_the_rows_are_counted_and_named_with_what_differs():
     assert "epochs=2" in latex(table(runs)) and "epochs=2" in summary(table(runs))
 
 
+def test_a_position_run_is_no_longer_listed_as_left_out_but_another_change_is():
+    runs = [result("MC-DropReLU(0.8)", position="last"), result("MC-DropReLU(0.8)", position="last", epochs=2)]
+    page = markdown(table(runs))
+    assert "1 run is not in this table" in page and "epochs=2, position=last" in page
+
+
 def test_a_run_of_a_protocol_that_is_gone_is_still_named():
     gone = result("Single")
     gone["config"] |= {"protocol": "forgotten"}
     assert "protocol=forgotten" in markdown(table([gone]))
-
-
-def test_a_key_the_run_does_not_have_is_a_difference():
-    config = cell_identity("cifar10", "paper", "vgg13", {"method": "single"})
-    assert place({k: v for k, v in config.items() if k != "crop"}) == (None, {"crop": "absent"})
 
 
 def test_corrupted_test_sets_are_not_for_these_tables():
@@ -348,6 +331,12 @@ def test_no_results_is_a_sentence_and_no_files(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_dataset_without_results_has_no_tables(tmp_path):
+    command = [sys.executable, ROOT / "scripts/tables.py", "--dataset", "nope", "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert "holds no such results" in done.stdout and not list(tmp_path.iterdir())
+
+
 def test_the_committed_tables_are_what_the_committed_results_give():
     """`make tables` after every new result keeps this true."""
     committed = ROOT / "results" / "tables"
@@ -368,48 +357,6 @@ def test_the_committed_tables_are_what_the_committed_results_give():
             assert path.exists() and path.read_text() == render(built), f"{path.name} is stale: run 'make tables'"
 
 
-# --- position ---------------------------------------------------------------------------------------------------------
-
-
-def positions(*runs):
-    """{position: cell} of the last network of the table, and its grid."""
-    (cells,) = position.build(runs, PAPER).values()
-    return {cell["position"]: cell for cell in cells.to_dict("records")[-3:]}, position.grid(cells)
-
-
-Q8, HERE = "MC-DropReLU(0.8)", {"where": ("digits", "demo", "small")}
-
-
-def test_the_papers_position_table_stands_first_and_ours_beneath_it():
-    everywhere, last = result(Q8, seconds=200, **HERE), result(Q8, seconds=150, ece=0.06, position="last", **HERE)
-    cells, grid = positions(everywhere, last)
-    assert [row[0] for row in grid[1:4]] == [f"TinyImageNet, DenseNet-121, {Q8}: {p} layer{s}" for p, s in PLACES]
-    assert [row[1] for row in grid[1:4]] == ["63"] * 3 and [row[3] for row in grid[1:4]] == ["0.04", "0.06", "0.06"]
-    assert cells["last"]["ours_time_ratio"] == 0.75 and cells["last"]["ours_ece"] == 0.06
-    assert cells["first"]["n"] == 0 and grid[-1][1:] == [MISSING] * 9
-
-
-PLACES = [("all", "s"), ("last", ""), ("first", "")]
-
-
-def test_a_network_measured_at_one_position_alone_is_not_compared():
-    _, grid = positions(result(Q8, **HERE), result("Single", **HERE))
-    assert len(grid) == 4
-
-
-def test_a_position_run_is_no_longer_listed_as_left_out_but_another_change_is():
-    runs = [result(Q8, position="last"), result(Q8, position="last", epochs=2)]
-    page = markdown(table(runs))
-    assert "1 run is not in this table" in page and "epochs=2, position=last" in page
-
-
-def test_the_position_tables_latex_is_balanced_ascii():
-    (cells,) = position.build([result(Q8, **HERE), result(Q8, position="last", **HERE)], PAPER).values()
-    text = position.latex("demo", cells)
-    assert text.isascii() and text.count("{") == text.count("}")
-    assert {line.count(" & ") for line in text.splitlines() if line.endswith(r"\\")} == {9}
-
-
 @pytest.mark.parametrize(
     ("text", "more"), [(f"a\n{BEGIN}\nb\n{END}\nc", []), ("no marks", ["--results", ROOT / "results/runs"])]
 )
@@ -426,28 +373,3 @@ def test_the_readmes_table_is_the_built_one():
     text = (ROOT / "README.md").read_text()
     shown = text.split(BEGIN)[1].split(END)[0].strip()
     assert shown == headline(build(collect(ROOT / "results" / "runs"), PAPER)), "run 'make tables'"
-
-
-def test_every_row_is_legal_for_every_dataset_of_the_paper():
-    for dataset in rows.DATASETS:
-        for label, settings in ROWS:
-            assert cell_identity(dataset, "paper", "vgg13", settings)["method"] == settings["method"], label
-
-
-def test_every_setting_of_a_method_of_ones_own_is_a_row():
-    usual = canonical("digits", "demo", "rrelu")
-    config = usual.identity | {"arch": "small"}
-    near = [rows.own_row(config | {"l": value, "u": None}, usual) for value in (0.05, 0.050001)]
-    assert near == [("rrelu(l=0.05, u=None, position=all)", {}), ("rrelu(l=0.050001, u=None, position=all)", {})]
-    assert rows.own_row(config | {"epochs": 2}, usual) == (None, {"epochs": 2})
-    assert rows.position_row(config | {"method": "own", "position": "last"}) is None  # Table 6 is of the paper's
-
-
-def test_rows_of_other_methods_come_last_and_by_number():
-    assert rows.in_order(["b(s=10)", "b(s=9.5)", "a", "SVI", "Single"]) == ["Single", "SVI", "a", "b(s=9.5)", "b(s=10)"]
-
-
-def test_a_dataset_without_results_has_no_tables(tmp_path):
-    command = [sys.executable, ROOT / "scripts/tables.py", "--dataset", "nope", "--out", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert "holds no such results" in done.stdout and not list(tmp_path.iterdir())

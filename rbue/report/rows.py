@@ -30,8 +30,6 @@ ROWS = [
 ]
 LABELS = [label for label, _ in ROWS]
 METHODS = list(dict.fromkeys(settings["method"] for _, settings in ROWS))  # any other is a user's own
-# One row a method for the box plots over corruptions; the paper takes q=0.95 for CIFAR-10.
-SIX = [label for label in LABELS if label not in ("MC-Dropout(0.2)", *(f"MC-DropReLU({q})" for q in (0.8, 0.85, 0.9)))]
 PROPOSED = [label for label, settings in ROWS if settings["method"] in ("rrelu", "dropreLU")]
 
 # In the paper's order and spelling; a name not listed here (a user's own) is printed as it is.

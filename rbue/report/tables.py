@@ -69,8 +69,10 @@ def headline(tables):
 def by_network(tables):
     """{(dataset, arch): {protocol: the paper's rows}} of what has a measured one."""
     networks = defaultdict(dict)
-    for table, arch, cells in [(t, a, of_paper(c)) for t in tables for a, c in by_arch(t) if of_paper(c).n.any()]:
-        networks[table.dataset, arch][table.protocol] = cells
+    for table in tables:
+        for arch, cells in of_paper(table.cells).groupby("arch", sort=False):
+            if cells.n.any():
+                networks[table.dataset, arch][table.protocol] = cells
     return networks
 
 

@@ -162,8 +162,10 @@ def title(table):
 
 
 def coverage(table):
-    parts = [f"{arch_name(arch)} {(of_paper(c).n > 0).sum()}/{len(of_paper(c))}" for arch, c in by_arch(table)]
-    return f"{table.measured} of {len(of_paper(table.cells))} cells measured ({', '.join(parts)})"
+    papers = of_paper(table.cells)
+    archs = papers.groupby("arch", sort=False)
+    parts = [f"{arch_name(arch)} {(cells.n > 0).sum()}/{len(cells)}" for arch, cells in archs]
+    return f"{table.measured} of {len(papers)} cells measured ({', '.join(parts)})"
 
 
 def schedule_text(run):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.rows import METHODS, ROWS, by_protocol, canonical, natural, place, position_row
+from rbue.report.figures.style import NAMES
+from rbue.report.rows import METHODS, by_protocol, canonical, natural, place, position_row
 from rbue.report.text import arch_name, dataset_name
 
 NETWORK = ["protocol", "dataset", "arch"]
@@ -46,9 +47,9 @@ def row_of(config):
     usual = canonical(clean["dataset"], config["protocol"], config["method"])
     fewer = usual and config["dataset"].endswith("_c")
     row, differs = place(clean | ({"samples": usual.samples} if fewer else {}))
-    names = [label.split("(")[0] for label, settings in ROWS if settings["method"] == config["method"]]
-    if row is None and names and len(differs) == 1 and (knob := next(iter(differs))) in KNOBS:
-        return f"{names[0]}({config[knob]:g})", {}
+    name = NAMES.get(config["method"])
+    if row is None and name and len(differs) == 1 and (knob := next(iter(differs))) in KNOBS:
+        return f"{name}({config[knob]:g})", {}
     return row, differs
 
 

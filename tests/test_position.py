@@ -1,0 +1,47 @@
+"""Table 6: where the random rectifiers stand, the paper's number beside ours."""
+
+from pathlib import Path
+
+import made_up
+
+from rbue.report import position
+from rbue.report.text import MISSING
+
+PAPER = Path(__file__).resolve().parents[1] / "results" / "paper"
+
+
+def result(label, seconds=200.0, **more):
+    return made_up.result(label, **more) | {"seconds": {"train": seconds, "evaluate": 12.0}}
+
+
+def positions(*runs):
+    """{position: cell} of the last network of the table, and its grid."""
+    (cells,) = position.build(runs, PAPER).values()
+    return {cell["position"]: cell for cell in cells.to_dict("records")[-3:]}, position.grid(cells)
+
+
+Q8, HERE = "MC-DropReLU(0.8)", {"where": ("digits", "demo", "small")}
+
+
+def test_the_papers_position_table_stands_first_and_ours_beneath_it():
+    everywhere, last = result(Q8, seconds=200, **HERE), result(Q8, seconds=150, ece=0.06, position="last", **HERE)
+    cells, grid = positions(everywhere, last)
+    assert [row[0] for row in grid[1:4]] == [f"TinyImageNet, DenseNet-121, {Q8}: {p} layer{s}" for p, s in PLACES]
+    assert [row[1] for row in grid[1:4]] == ["63"] * 3 and [row[3] for row in grid[1:4]] == ["0.04", "0.06", "0.06"]
+    assert cells["last"]["ours_time_ratio"] == 0.75 and cells["last"]["ours_ece"] == 0.06
+    assert cells["first"]["n"] == 0 and grid[-1][1:] == [MISSING] * 9
+
+
+PLACES = [("all", "s"), ("last", ""), ("first", "")]
+
+
+def test_a_network_measured_at_one_position_alone_is_not_compared():
+    _, grid = positions(result(Q8, **HERE), result("Single", **HERE))
+    assert len(grid) == 4
+
+
+def test_the_position_tables_latex_is_balanced_ascii():
+    (cells,) = position.build([result(Q8, **HERE), result(Q8, position="last", **HERE)], PAPER).values()
+    text = position.latex("demo", cells)
+    assert text.isascii() and text.count("{") == text.count("}")
+    assert {line.count(" & ") for line in text.splitlines() if line.endswith(r"\\")} == {9}
