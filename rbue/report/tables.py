@@ -91,13 +91,14 @@ def headline_text(dataset, arch, protocols):
 
 
 def side_by_side(protocols):
-    """Accuracy, ECE and time ratio under each protocol beside the paper's; columns without a number are left out."""
+    """Accuracy, ECE and time ratio: printed in the paper, then ours under each protocol (one of which is called paper);
+    columns without a number are left out."""
     cells = {name: part.to_dict("records") for name, part in protocols.items()}
     first = next(iter(cells.values()))
     columns = [["Method", *(cell["row"] for cell in first)]]
     for (header, printed), (_, ours) in zip(HEADLINE[::2], HEADLINE[1::2], strict=True):
-        columns += [[header, *map(printed, first)]]
-        columns += [[f"{header.split(':')[0]}: `{name}`", *map(ours, part)] for name, part in cells.items()]
+        columns += [[f"{header.split(':')[0]}: printed", *map(printed, first)]]
+        columns += [[f"`{name}`", *map(ours, part)] for name, part in cells.items()]
     return list(zip(*(c for c in columns if set(c[1:]) != {MISSING}), strict=True))
 
 
