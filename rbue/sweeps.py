@@ -90,15 +90,16 @@ def run_of(cfg, overrides=()):
 
 
 def begun(results_dir):
-    """Lines of the tables of which a folder holds anything, finished or failed."""
-    seeds = defaultdict(set)
+    """Lines of the tables of which a folder holds anything, finished or failed. Seeds that Single alone has are members
+    of an ensemble: the other rows need not have them."""
+    seeds = defaultdict(lambda: {True: set(), False: set()})
     for path in sorted(Path(results_dir).glob("*/*/*/*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
             known = json.loads(path.read_text())["config"]
-            seed = int(known["seed"])
-            seeds[known["dataset"], known["arch"], known["protocol"]].add(seed)
+            seed, single = int(known["seed"]), known["method"] == "single"
+            seeds[known["dataset"], known["arch"], known["protocol"]][single].add(seed)
     for (dataset, arch, protocol), found in seeds.items():
-        seed = f"seed={','.join(map(str, sorted(found)))}"
+        seed = f"seed={','.join(map(str, sorted(found[False] or found[True])))}"
         yield ["sweep=rows", f"dataset={dataset}", f"arch={arch}", f"protocol={protocol}", seed]
 
 

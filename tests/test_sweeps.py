@@ -135,7 +135,7 @@ def test_a_folder_that_cannot_be_locked_fails_its_own_job_alone(tmp_path):
 
 
 def test_status_leaves_out_what_it_does_not_know(tmp_path):
-    known = {"dataset": "digits", "arch": "small", "protocol": "demo", "seed": 0}
+    known = {"method": "single", "dataset": "digits", "arch": "small", "protocol": "demo", "seed": 0}
     for name, odd in (("a", {}), ("b", {"arch": "gone"}), ("c", {"seed": "x"}), ("d", {"dataset": ["digits"]})):
         results.write(tmp_path / "runs/digits/small" / name / "result.json", {"config": known | odd})
     words = [sys.executable, ROOT / "scripts/status.py", f"results_dir={tmp_path}/runs"]
@@ -144,6 +144,16 @@ def test_status_leaves_out_what_it_does_not_know(tmp_path):
         "left out: sweep=rows dataset=digits arch=gone protocol=demo seed=0: arch=gone is not"
     )
     assert len(done.stderr.splitlines()) == 1 and len(done.stdout.splitlines()) == 2
+
+
+def test_status_does_not_ask_all_rows_for_the_seeds_of_an_ensembles_members(tmp_path):
+    known = {"dataset": "digits", "arch": "small", "protocol": "demo"}
+    for k, (method, seed) in enumerate((("single", 0), ("single", 1), ("single", 2), ("deep_ensemble", 0))):
+        config = known | {"method": method, "seed": seed}
+        results.write(tmp_path / "digits/small" / str(k) / "result.json", {"config": config})
+    assert [line[-1] for line in sweeps.begun(tmp_path)] == ["seed=0"]
+    results.write(tmp_path / "digits/small/4/result.json", {"config": known | {"method": "svi", "seed": 2}})
+    assert [line[-1] for line in sweeps.begun(tmp_path)] == ["seed=0,2"]
 
 
 def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits_run, few_digits, tmp_path):
