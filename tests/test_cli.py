@@ -1,8 +1,10 @@
 """What a user sees at the command line: sentences, exit codes, and nothing left behind."""
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 from conftest import ROOT, compose_run
@@ -55,6 +57,10 @@ def test_help_teaches_with_commands_that_compose():
     assert len(commands) == 4
     for command in commands:
         assert train(*[w for w in command if w != "-m" and "," not in w], "--cfg", "job").returncode == 0
+    listed = re.search(r"Knobs by method: (.+?)\.   ", text, re.S)[1]
+    shared = {f.name for f in fields(config.Run)}
+    knobs = {name: [f.name for f in fields(schema) if f.name not in shared] for name, schema in config.SCHEMAS.items()}
+    assert [part.split() for part in listed.split("|")] == [[name, *own] for name, own in knobs.items() if own]
 
 
 def test_cfg_job_shows_every_key_with_the_papers_values():
