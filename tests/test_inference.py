@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import rbue
-from rbue import inference, noise, surgery
+from rbue import inference, methods, noise, surgery
 from rbue.archs import build
 from rbue.config import Refused
 from rbue.layers import Dropout, RReLU
@@ -91,6 +91,19 @@ def test_evaluation_is_the_mean_of_the_predictions(digits):
     assert torch.allclose(evaluated.mean, samples.mean(0), atol=1e-5)
     assert torch.allclose(evaluated.first, samples[:4], atol=1e-5)
     assert torch.allclose(evaluated.by_count[3], samples[:3].mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["dropreLU", "svi"])
+def test_a_test_image_is_normalised_and_draws_from_the_stream_of_testing(method, digits, digits_run):
+    run = digits_run(f"method={method}", "samples=3", "seed=5")
+    net = methods.build(run, 10, 100).eval()
+    evaluated, _ = inference.Tester(run, [net], digits, torch.device("cpu"))(digits.test_images[:20])
+    mean, std = (value.view(1, 3, 1, 1) for value in (digits.mean, digits.std))
+    images, expected = (digits.test_images[:20] / 255 - mean) / std, []
+    for k in range(3):
+        with torch.no_grad(), noise.counted(net, 5 + (2 << 32), k, torch.arange(20)):
+            expected.append(net(images).softmax(1))
+    assert torch.allclose(evaluated.first, torch.stack(expected), atol=1e-4)
 
 
 def test_an_ensemble_averages_its_members():

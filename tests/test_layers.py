@@ -28,7 +28,7 @@ def test_variance_of_droprelu_is_the_closed_form_and_not_the_papers(q):
     exact = q * (1 - q) * (X.clamp(max=0) ** 2).sum().item()
     papers = q * (1 - q) * ((X**2).sum() + (X.clamp(min=0) ** 2).sum()).item()  # Section 3.4 with its epsilon
     assert abs(measured / exact - 1) < 0.05
-    assert papers / exact > 1.5
+    assert measured < papers / 1.4
 
 
 def test_mean_of_droprelu_is_a_leaky_rectifier():

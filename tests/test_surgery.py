@@ -108,6 +108,17 @@ RECTIFIERS = {"vgg13": 10, "resnet18": 17, "densenet121": 120, "small": 3}
 BLOCKS = {"vgg13": 1, "resnet18": 8, "densenet121": 58, "small": 1}
 
 
+@pytest.mark.parametrize(("arch", "elements"), [("vgg13", 249_856), ("resnet18", 557_056), ("densenet121", 4_853_760)])
+def test_rectifiers_see_maps_of_the_size_that_cifar_networks_have(arch, elements):
+    """A stem that halves the image, as for ImageNet, has as many parameters."""
+    network, seen = rbue.randomize(ARCHS[arch](10), q=0.9).eval(), []
+    for site in (m for m in network.modules() if isinstance(m, DropReLU)):
+        site.register_forward_hook(lambda _, __, output: seen.append(output.numel()))
+    with torch.no_grad():
+        network(torch.zeros(1, 3, 32, 32))
+    assert sum(seen) == elements
+
+
 @pytest.mark.parametrize("arch", ARCHS)
 def test_every_rectifier_call_of_the_suites_networks_is_its_own_site(arch):
     network = ARCHS[arch](10)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from rbue import engine, inference, methods, training
+from rbue import engine, inference, methods, surgery, training
 from rbue.config import Refused
 from rbue.methods import METHODS
 
@@ -10,6 +10,11 @@ CPU = torch.device("cpu")
 
 def weights(run):
     return torch.load(training.folder(run) / "weights.pt", weights_only=True)["network"]
+
+
+def make_step(run, data):
+    network = methods.build(run, data.classes, len(data.train_images))
+    return engine.Step(run, network, engine.Images(data, run.crop, CPU), CPU)
 
 
 class Killed(BaseException):
@@ -96,6 +101,37 @@ def test_what_is_trained_is_not_trained_again(digits_run, few_digits, monkeypatc
     assert not network.training and record["epoch"] == 1
 
 
+def test_a_step_is_nesterovs_on_normalised_images_with_weight_decay(digits_run, few_digits):
+    rates = "lr=0.1 lr_drops=[] momentum=0.9 weight_decay=0.01"
+    run = digits_run(*f"protocol=paper crop=0 flip=false batch=64 epochs=1 {rates}".split())
+    step = make_step(run, few_digits)
+    step.shuffle(0)
+    network = methods.build(run, 10, 256).train()
+    shape = (1, 3, 1, 1)
+    images = (few_digits.train_images / 255 - few_digits.mean.view(shape)) / few_digits.std.view(shape)
+    velocities = [torch.zeros_like(p) for p in network.parameters()]
+    for batch in step.order[:2]:
+        step()
+        loss = torch.nn.functional.cross_entropy(network(images[batch]), few_digits.train_labels[batch])
+        network.zero_grad()
+        loss.backward()
+        for p, velocity in zip(network.parameters(), velocities, strict=True):
+            gradient = p.grad + 0.01 * p.data
+            velocity.mul_(0.9).add_(gradient)
+            p.data -= 0.1 * (gradient + 0.9 * velocity)
+    ours = step.network.parameters()
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(ours, network.parameters(), strict=True))
+
+
+def test_every_epoch_has_an_order_of_its_own(digits_run, few_digits):
+    step, orders = make_step(digits_run("batch=50"), few_digits), []
+    for epoch in (0, 1, 0):
+        step.shuffle(epoch)
+        orders.append(step.order.flatten().tolist())
+    assert orders[0] != orders[1] and orders[0] == orders[2]
+    assert all(len(set(order)) == 250 for order in orders)  # each image once, the six of a partial batch not at all
+
+
 def test_the_papers_learning_rate_falls_tenfold_at_its_fractions(digits_run):
     rates = engine.learning_rates(digits_run("schedule=step", "warmup=0", "lr=0.1", "lr_drops=[0.45,0.675,0.9]"), 1000)
     expected = [(0, 0.1), (449, 0.1), (450, 0.01), (674, 0.01), (675, 0.001), (899, 0.001), (900, 1e-4), (999, 1e-4)]
@@ -115,6 +151,19 @@ def test_svi_lowers_its_kl_and_learns(digits_run, few_digits):
     kl, accuracy = ([float(row[rows[0].index(name)]) for row in rows[1:]] for name in ("kl", "accuracy"))
     assert kl[-1] < 0.9 * kl[0]
     assert accuracy[-1] > accuracy[0] + 0.3
+
+
+def test_the_weight_of_the_kl_rises_to_beta(digits_run, few_digits):
+    step = make_step(digits_run("method=svi", "beta=0.5", "kl_warmup=0.8", "batch=64", "epochs=5"), few_digits)
+    rises = [(0, 0), (4, 0.125), (8, 0.25), (16, 0.5), (19, 0.5)]  # 20 steps
+    assert all(float(step.kl_weight(torch.tensor([count]))) == pytest.approx(weight) for count, weight in rises)
+
+
+def test_the_prior_pulls_a_posteriors_mean_as_weight_decay_would(digits_run, few_digits):
+    step = make_step(digits_run("method=svi", "weight_decay=0.003"), few_digits)
+    means = [mu for mu, _ in surgery.posteriors(step.network)]
+    pulls = torch.autograd.grad(step.kl(), means)
+    assert all(torch.allclose(pull, 0.003 * mu, rtol=1e-4) for pull, mu in zip(pulls, means, strict=True))
 
 
 def test_weight_decay_reaches_everything_but_the_posteriors(digits_run):
