@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from made_up import DIGITS, TYPES, analysed, corrupted, layer, result, sampled
 
+from rbue import analysis
 from rbue.report import rows
 from rbue.report.figures import (
     activations,
@@ -288,7 +289,7 @@ def test_the_three_terms_of_the_proof_add_up_to_the_exact_variance():
 def test_layers_say_how_far_the_papers_formula_is_off():
     network = only([analysed("MC-DropReLU(0.8)"), analysed("MC-DropReLU(0.95)"), analysed("SVI")])
     (grid,) = variance.grids(network, PAPER)
-    assert "MC-DropReLU(0.8)" in grid.title
+    assert "MC-DropReLU(0.8)" in grid.title and f"first {analysis.IMAGES} test images" in grid.notes[0]
     assert grid.rows[1] == ["1 relu_0", "64", "1.6", "1.62", "3.2", "2.00×", "0.8", "2.00×"]
 
 

@@ -1,5 +1,6 @@
 """Table 6: where the random rectifiers stand, the paper's number beside ours."""
 
+from math import isnan
 from pathlib import Path
 
 import made_up
@@ -30,6 +31,15 @@ def test_the_papers_position_table_stands_first_and_ours_beneath_it():
     assert [row[1] for row in grid[1:4]] == ["63"] * 3 and [row[3] for row in grid[1:4]] == ["0.04", "0.06", "0.06"]
     assert cells["last"]["ours_time_ratio"] == 0.75 and cells["last"]["ours_ece"] == 0.06
     assert cells["first"]["n"] == 0 and grid[-1][1:] == [MISSING] * 9
+
+
+def test_a_seed_without_a_time_of_its_own_leaves_no_ratio_of_the_others():
+    runs = [result(Q8, seed=seed, **HERE) for seed in (0, 1)]
+    last = [result(Q8, seed=seed, seconds=150, position="last", **HERE) for seed in (0, 1)]
+    assert positions(*runs, *last)[0]["last"]["ours_time_ratio"] == 0.75
+    last[1] |= {"trainings": [{"packed": 4, "hardware": "NVIDIA H200"}]}  # an equal share alone
+    cells, _ = positions(*runs, *last)
+    assert cells["last"]["n"] == 2 and isnan(cells["last"]["ours_time_ratio"])
 
 
 PLACES = [("all", "s"), ("last", ""), ("first", "")]

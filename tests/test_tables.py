@@ -210,18 +210,28 @@ def test_ours_is_bold_only_when_all_proposed_rows_are_there():
     assert not table(runs[1:]).cells.ours_bold.any()
 
 
-def packed(label, seconds, alone):
+def packed(label, seconds, alone, **record):
     made = result(label, seconds=seconds)
-    return made | {"trainings": [{"packed": 4}], "seconds": made["seconds"] | {"alone": alone}}
+    return made | {"trainings": [{"packed": 4} | record], "seconds": made["seconds"] | {"alone": alone}}
 
 
 def test_networks_packed_on_one_gpu_compare_by_their_time_alone():
     known = [packed("Single", 50.0, alone=120.0), packed("SVI", 50.0, alone=150.0)]
     assert cell(known, "SVI").ours_train_seconds == 150 and cell(known, "SVI").ours_time_ratio == pytest.approx(1.25)
-    assert "GPU to itself" in markdown(table(known)) and "equal shares" not in markdown(table(known))
+    assert "GPU to itself" in markdown(table(known)) and "equal share" not in markdown(table(known))
+    assert pd.isna(cell(known, "SVI").ours_peak_train_bytes)  # a share of what four took
+    assert "Peak memory is not known of networks trained side by side: Single, SVI." in markdown(table(known))
     shares = [packed("Single", 50.0, alone=None), packed("SVI", 50.0, alone=None)]
     assert cell(shares, "SVI").ours_train_seconds == 50 and pd.isna(cell(shares, "SVI").ours_time_ratio)
-    assert "equal shares" in markdown(table(shares))
+    assert "equal share" in markdown(table(shares))
+
+
+def test_times_compare_where_the_networks_were_trained_not_where_they_were_tested():
+    single = packed("Single", 6000.0, 6000.0, packed=1, hardware="RTX 3090")
+    here, there = (packed("SVI", 200.0, 200.0, packed=1, hardware=name) for name in ("NVIDIA H200", "RTX 3090"))
+    assert pd.isna(cell([single, here], "SVI").ours_time_ratio)
+    assert cell([single, there], "SVI").ours_time_ratio == pytest.approx(1 / 30)
+    assert "GPU to itself" not in markdown(table([single, there]))  # the whole training's own time
 
 
 def test_ensembles_that_share_members_are_pointed_out():

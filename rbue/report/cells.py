@@ -86,8 +86,10 @@ def run_row(result):
         "trainings": {t.get("name"): t.get("seconds") or 0.0 for t in result.get("trainings") or []},
         "packed": packed(result),
         "shared": shared(result),
+        "by_step": result["seconds"].get("alone") not in (None, result["seconds"]["train"]),
+        "machine": machine(result),
         "parameters": result.get("parameters"),
-        "peak_train_bytes": memory.get("train"),
+        "peak_train_bytes": memory.get("train") if packed(result) == 1 else None,  # an equal share compares nothing
         "peak_evaluate_bytes": memory.get("evaluate"),
         "test_ms_per_image": result.get("test_ms_per_image"),
         **{key: environment.get(key) or "unknown" for key in ("hardware", "precision", "torch")},
@@ -111,6 +113,12 @@ def shared(result):
     return packed(result) > 1 and result["seconds"].get("alone") is None
 
 
+def machine(result):
+    """Where and how its networks were trained; the evaluation's engine is another one for a network without noise."""
+    records = result.get("trainings") or [result.get("environment") or {}]
+    return str(sorted({f"{record.get('hardware')}, {record.get('engine')}" for record in records}))
+
+
 def commit(environment):
     changed = " with changes" if environment.get("changed") else ""
     return f"`{(environment.get('commit') or 'unknown')[:10]}`{changed}"
@@ -127,21 +135,24 @@ def run_frame(results):
 
 
 def single_seconds(runs):
-    """For each run, Single's mean training time with the same network on the same hardware; NaN where there is none.
+    """For each run, Single's mean training time with the same network on the same machine; NaN where there is none.
 
     Networks trained side by side on one GPU have equal shares of its time, whatever each costs: no base for a ratio.
     """
-    key = ["protocol", "dataset", "arch", "hardware"]
+    key = ["protocol", "dataset", "arch", "machine"]
     single = runs[(runs.row == "Single") & ~runs.shared].groupby(key, as_index=False).train_seconds.mean()
     return runs[key].merge(single, on=key, how="left").train_seconds
 
 
 def our_cells(runs):
+    return mean_and_spread(runs[runs.row.notna()].groupby(KEY), MEASURES).reset_index()
+
+
+def mean_and_spread(groups, measures):
     """Mean, std over seeds (ddof 1) and n. A run without a value empties the cell: no silent mean over fewer seeds."""
-    groups = runs[runs.row.notna()].groupby(KEY)
-    n, values = groups.size().rename("n"), groups[MEASURES]
+    n, values = groups.size().rename("n"), groups[measures]
     mean = values.mean().where(values.count().eq(n, axis=0))
-    return pd.concat([n, mean.add_prefix("ours_"), values.std().add_prefix("std_")], axis=1).reset_index()
+    return pd.concat([n, mean.add_prefix("ours_"), values.std().add_prefix("std_")], axis=1)
 
 
 def archs_of(dataset, runs):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.cells import run_frame
+from rbue.report.cells import mean_and_spread, run_frame
 from rbue.report.claims.numbers import labelled, paper_order
 from rbue.report.latex import tex, tex_float, tex_line
 from rbue.report.tables import pipe
@@ -60,11 +60,10 @@ def our_frame(runs):
     """Mean, std and n of every network that is measured at another position than `all` too."""
     runs = runs.drop(columns="row").rename(columns={"position_row": "row"})
     runs = runs[runs.row.notna() & runs.groupby(PLACE, dropna=False).position.transform(lambda p: (p != "all").any())]
-    everywhere = runs[(runs.position == "all") & ~runs.shared].groupby([*PLACE, "hardware"]).train_seconds.mean()
-    base = runs[[*PLACE, "hardware"]].merge(everywhere.reset_index(), how="left").train_seconds.to_numpy()
+    everywhere = runs[(runs.position == "all") & ~runs.shared].groupby([*PLACE, "machine"]).train_seconds.mean()
+    base = runs[[*PLACE, "machine"]].merge(everywhere.reset_index(), how="left").train_seconds.to_numpy()
     groups = runs.assign(time_ratio=(runs.train_seconds / base).where(~runs.shared)).groupby(KEY)
-    ours = groups[MEASURES].mean().add_prefix("ours_").join(groups[MEASURES].std().add_prefix("std_"))
-    return ours.assign(n=groups.size())
+    return mean_and_spread(groups, MEASURES)
 
 
 def cells(runs, paper_dir):

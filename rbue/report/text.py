@@ -230,12 +230,11 @@ def origin_note(table):
 def packed_note(table):
     """Equal shares of a pack's time are what it cost, but not how the rows compare."""
     runs = table.runs[table.runs.row.notna()]
-    side = "Networks trained side by side on one GPU"
-    alone = f"{side} have the time of their step with the GPU to itself, times the number of steps"
-    share = f"{side} have equal shares of the time that took, so they have no ratio"
-    kinds = ((alone, (runs.packed > 1) & ~runs.shared), (share, runs.shared))
-    notes = [f"{note}: {', '.join(in_order(set(runs.row[which])))}." for note, which in kinds if which.any()]
-    return [*notes, "Their memory is an equal share of what they took together."] if notes else []
+    by_step = "Training time is that of a step with the GPU to itself, times the number of steps"
+    share = "Training time is an equal share of what networks side by side on one GPU took, so without a ratio"
+    hidden = "Peak memory is not known of networks trained side by side"
+    kinds = ((by_step, runs.by_step & ~runs.shared), (share, runs.shared), (hidden, runs.packed > 1))
+    return [f"{note}: {', '.join(in_order(set(runs.row[which])))}." for note, which in kinds if which.any()]
 
 
 FAR = {"accuracy": (0.5, "{} {:+.2f} pp"), "ece": (0.015, "{} ECE {:+.3f}")}  # beyond this one asks why

@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 import pandas as pd
 
-from rbue.report.cells import shared, training_seconds
+from rbue.report.cells import machine, shared, training_seconds
 from rbue.report.claims.values import Value, binomial
 from rbue.report.rows import ARCHS, DATASETS, ROWS, by_protocol, place
 
@@ -162,11 +162,6 @@ def our_records(result):
     for name in names(row):
         for record in metrics_of(where | {"row": name}, scores, IMAGES.get(dataset)):
             yield record | ({"noise": jsd_noise(result)} if kind(record["metric"]) == "jsd" else {})
-
-
-def machine(result):
-    """Where and how its networks were trained; the evaluation's engine is another one for a network without noise."""
-    return str(sorted({f"{t.get('hardware')}, {t.get('engine')}" for t in result.get("trainings") or []}))
 
 
 def names(row):

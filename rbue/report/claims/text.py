@@ -15,8 +15,9 @@ Built by `make claims`: do not edit.
 - **On ours** a difference counts beyond 1.96 standard errors: test images and, from two seeds up, seeds. Smaller ones
   are ties. n is the number of seeds behind a cell.
 - In brackets the smallest and the largest difference: a lower ECE and a shorter time win, of all else the higher.
-- **supported**, **partly** (here and not there), **refuted**; **undecided**: the missing cells could still turn it, or
-  no difference is beyond rounding or noise. *By reading*: definitions and citations, which no number decides.
+- **supported**, **partly** (here, and there not, or only within noise), **refuted**; **undecided**: the missing cells
+  could still turn it, or no difference is beyond rounding or noise. *By reading*: definitions and citations, which no
+  number decides.
 - *Elsewhere*: nothing is measured where the claim is made, so the same question is put to the networks there are.
 - A row is what the tables have under its name. Where the paper's seems to be another (MC-Dropout's placement, SVI's KL
   weight: see the notes under the tables), a verdict on it holds for our setting alone.

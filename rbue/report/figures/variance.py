@@ -193,9 +193,9 @@ def layers_grid(network, numbers):
         for layer in numbers[numbers.row == row].itertuples(index=False)
     ]
     notes = [
-        "Mean over test images. Here dropout, p = 1 − q and not scaled, is behind the layer's rectifier, as networks "
-        "have it, and not on its input, as in the paper's proof: which of the two varies more is up to the layer, "
-        "DropReLU where the squares of the negative inputs outweigh those of the positive."
+        "Mean over the first 32 test images. Here dropout, p = 1 − q and not scaled, is behind the layer's rectifier, "
+        "as networks have it, and not on its input, as in the paper's proof: which of the two varies more is up to the "
+        "layer, DropReLU where the squares of the negative inputs outweigh those of the positive."
     ]
     return Grid(f"Variance layer by layer: {network.title()}, {row}", [header, *rows], notes)
 
