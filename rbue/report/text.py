@@ -234,7 +234,12 @@ def packed_note(table):
     share = "Training time is an equal share of what networks side by side on one GPU took, so without a ratio"
     hidden = "Peak memory is not known of networks trained side by side"
     kinds = ((by_step, runs.by_step & ~runs.shared), (share, runs.shared), (hidden, runs.packed > 1))
-    return [f"{note}: {', '.join(in_order(set(runs.row[which])))}." for note, which in kinds if which.any()]
+    return [f"{note}{rows_of(runs, which)}." for note, which in kinds if which.any()]
+
+
+def rows_of(runs, which):
+    """Of which rows a note holds, where it does not hold of all."""
+    return "" if which.all() else f": {', '.join(in_order(set(runs.row[which])))}"
 
 
 FAR = {"accuracy": (0.5, "{} {:+.2f} pp"), "ece": (0.015, "{} ECE {:+.3f}")}  # beyond this one asks why
