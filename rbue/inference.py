@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from rbue import devices, engine, metrics, noise, surgery
 from rbue.cli import bars
-from rbue.config import at_least
+from rbue.config import Refused, at_least
 from rbue.data import augment
 from rbue.layers import Site
 from rbue.methods import METHODS
@@ -75,6 +75,11 @@ def sampler(network, samples, seed, stack):
 
 
 def probabilities(logits):
+    if not torch.is_tensor(logits) or logits.dim() != 2 or logits.shape[1] < 2:
+        got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
+        raise Refused(
+            f"a prediction needs logits (images, classes) of at least two classes, and the network gives {got}"
+        )
     return logits.float().softmax(-1)
 
 

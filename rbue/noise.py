@@ -13,6 +13,8 @@ from contextlib import contextmanager
 
 import torch
 
+from rbue.config import Refused
+
 PASS = -1  # the row of what is drawn once a forward pass
 TRAIN, AUGMENT, TEST = (purpose << 32 for purpose in range(3))  # added to a run's seed: three streams that never meet
 
@@ -122,7 +124,11 @@ class Noise:
 
     def of_rows(self, site, rows, device):
         """Keys of a site that draws for each image of the batch."""
-        return fresh(rows, device) if self.by_row is None else self.by_row[site]
+        if self.by_row is None:
+            return fresh(rows, device)
+        if self.by_row.shape[1] != rows:
+            raise Refused(f"a random layer got {rows} rows for {self.by_row.shape[1]} images: images must come first")
+        return self.by_row[site]
 
     def of_pass(self, site, device):
         """The key of a site that draws once a forward pass."""

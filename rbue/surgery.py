@@ -6,6 +6,7 @@ one shares its parameters and their names.
 """
 
 import copy
+import inspect
 
 import torch
 from torch import fx, nn
@@ -23,15 +24,25 @@ FUNCTIONAL = {F.relu, torch.relu, "relu"} | IN_PLACE
 
 class Tracer(fx.Tracer):
     def is_leaf_module(self, module, name):
-        return isinstance(module, (Site, Stem)) or super().is_leaf_module(module, name)
+        return isinstance(module, (Site, Stem)) or follows_mode(module) or super().is_leaf_module(module, name)
+
+
+def follows_mode(module):
+    """A small module that asks for its mode, as stochastic depth does: opened, it would be frozen in one of them."""
+    code = getattr(type(module).forward, "__code__", None)
+    asked = code.co_names if code else ()
+    return "training" in asked and "relu" not in asked and not list(module.children())
 
 
 def trace(network) -> fx.GraphModule:
-    """Branches on `self.training` are frozen as they stand, so trace in the mode you will train in; dropout is not."""
+    """Branches on `self.training` are frozen as they stand, so trace in the mode you will train in; dropout is not.
+    Arguments with a default have it for good."""
+    arguments = inspect.signature(network.forward).parameters.values()
+    known = {a.name: a.default for a in arguments if a.default is not a.empty}
     try:
-        return thaw_dropout(fx.GraphModule(network, Tracer().trace(network)))
-    except (TypeError, ValueError, RuntimeError, fx.proxy.TraceError) as error:
-        why = str(error).splitlines()[0]
+        return thaw_dropout(fx.GraphModule(network, Tracer().trace(network, known or None)))
+    except Exception as error:  # whatever a network's own code makes of a proxy
+        why = (str(error).splitlines() or [type(error).__name__])[0]
         raise Refused(
             f"{type(network).__name__} cannot be traced by torch.fx ({why}): "
             "put rbue.DropReLU(q) in place of its rectifiers by hand"
@@ -40,14 +51,24 @@ def trace(network) -> fx.GraphModule:
 
 def thaw_dropout(graph):
     """F.dropout(x, p, self.training) was traced with one mode's constant: as a module it follows the mode again."""
-    for node in [n for n in graph.graph.nodes if n.target is F.dropout]:
+    for node in [n for n in graph.graph.nodes if n.op == "call_function" and n.target in DROPOUTS]:
         p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
-        graph.add_submodule(f"thawed_{node.name}", nn.Dropout(p))
+        graph.add_submodule(f"thawed_{node.name}", DROPOUTS[node.target](p))
         with graph.graph.inserting_before(node):
             node.replace_all_uses_with(graph.graph.call_module(f"thawed_{node.name}", node.args[:1]))
         graph.graph.erase_node(node)
     graph.recompile()
     return graph
+
+
+DROPOUTS = {
+    F.dropout: nn.Dropout,
+    F.dropout1d: nn.Dropout1d,
+    F.dropout2d: nn.Dropout2d,
+    F.dropout3d: nn.Dropout3d,
+    F.alpha_dropout: nn.AlphaDropout,
+    F.feature_alpha_dropout: nn.FeatureAlphaDropout,
+}
 
 
 def modules_called(graph, kinds):
@@ -70,6 +91,7 @@ def randomize(network, layer=None, *, q=None, position="all"):
     if (layer is None) == (q is None):
         raise Refused("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
     layer, graph = layer or DropReLU(q), trace(network)
+    refuse_hidden(graph)
     for node in at(position, some(rectifiers(graph), network)):
         replace(graph, node, copy.deepcopy(layer))
     return wire(finish(graph))
@@ -82,11 +104,28 @@ def at(position, nodes):
     return nodes[places[position]]
 
 
+def refuse_hidden(graph):
+    """Rectifiers inside of a module that is not opened would stay as they are, unnoticed."""
+    for node in modules_called(graph, nn.Module):
+        if any(map(hides_rectifier, graph.get_submodule(node.target).modules())) and node not in rectifiers(graph):
+            kind = type(graph.get_submodule(node.target)).__name__
+            raise Refused(
+                f"{node.target} is a {kind}, whose rectifiers torch.fx does not see: make it with "
+                "activation=rbue.DropReLU(q) where it takes one, or write it out in layers of your own"
+            )
+
+
+def hides_rectifier(module):
+    if isinstance(module, nn.RNN):
+        return module.nonlinearity == "relu"
+    return isinstance(module, nn.ReLU) or getattr(module, "activation", None) in (F.relu, torch.relu)
+
+
 def some(nodes, network):
     if not nodes and any(isinstance(m, Site) for m in network.modules()):
         raise Refused(f"{type(network).__name__} is random already: start again from the network it was made of")
     if not nodes:
-        raise Refused(f"{type(network).__name__} calls no rectifier, so there is nothing to make random")
+        raise Refused(f"{type(network).__name__} calls no nn.ReLU or F.relu, so there is nothing to make random")
     return nodes
 
 
@@ -135,7 +174,10 @@ def add_dropout(network, layer, placement):
 
 
 def before_last_linear(graph):
-    return [modules_called(graph, nn.Linear)[-1].args[0]]
+    linear = modules_called(graph, nn.Linear)
+    if not linear:
+        raise Refused("this placement is before the last nn.Linear, and there is none: take placement=relu or conv")
+    return [linear[-1].args[0]]
 
 
 def last_of_each_block(graph):
@@ -227,24 +269,27 @@ def split_at_noise(graph):
     `every(*once(x))` is the network: what `once` gives is computed once and repeated for as many samples as wanted.
     Shapes are asked for anew in `every`, where the batch is larger.
     """
-    noisy = set()
+    noisy, fixed = set(), set()  # reached by noise; reached by no image, so not to be repeated with them
     for node in graph.graph.nodes:
         if node.op == "output" or is_site(graph, node) or asks_shape(node) or noisy & set(node.all_input_nodes):
             noisy.add(node)
-    given = [n for n in graph.graph.nodes if n not in noisy and n.op != "get_attr" and noisy & set(n.users)]
+        elif node.op != "placeholder" and fixed >= set(node.all_input_nodes):
+            fixed.add(node)
+    given = [n for n in graph.graph.nodes if n not in noisy | fixed and noisy & set(n.users)]
     once, every = fx.Graph(), fx.Graph()
     here, there = {}, {n: every.placeholder(n.name) for n in given}
     for node in graph.graph.nodes:
         if node not in noisy:
             here[node] = once.node_copy(node, here.__getitem__)
-        if node in noisy or node.op == "get_attr":
+        if node in noisy | fixed:
             there[node] = every.node_copy(node, there.__getitem__)
     once.output(tuple(here[n] for n in given))
     return fx.GraphModule(graph, once), fx.GraphModule(graph, every)
 
 
 def is_site(graph, node):
-    return node.op == "call_module" and isinstance(graph.get_submodule(node.target), Site)
+    """A random layer, or a module that is not opened and holds one."""
+    return node.op == "call_module" and any(isinstance(m, Site) for m in graph.get_submodule(node.target).modules())
 
 
 def asks_shape(node):

@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
+from torchvision.ops import StochasticDepth
 
 import rbue
 from rbue import inference, methods, noise, surgery
@@ -104,6 +106,83 @@ def test_a_test_image_is_normalised_and_draws_from_the_stream_of_testing(method,
         with torch.no_grad(), noise.counted(net, 5 + (2 << 32), k, torch.arange(20)):
             expected.append(net(images).softmax(1))
     assert torch.allclose(evaluated.first, torch.stack(expected), atol=1e-4)
+
+
+class Own(nn.Module):
+    """A user's network: `head(self, hidden)` makes logits of what a rectifier gives."""
+
+    def __init__(self, head, *modules):
+        super().__init__()
+        self.head, self.used = head, nn.ModuleList(modules)
+        self.first, self.weight = nn.Linear(8, 16), nn.Parameter(torch.randn(5, 16))
+
+    def forward(self, x, mask=None, scaled=False):
+        if mask is not None or scaled:
+            raise AssertionError("not what the defaults say")
+        return self.head(self, self.first(x).relu())
+
+
+def drop_channels(net, h):
+    return F.dropout2d(h[..., None, None], 0.5, net.training)[..., 0, 0]
+
+
+HEADS = {
+    "a computed weight": lambda net, h: F.linear(h, F.normalize(net.weight)),
+    "a temperature": lambda net, h: F.linear(h, net.weight) * net.weight.mean().exp(),
+    "dropped channels": lambda net, h: F.linear(drop_channels(net, h), net.weight),
+    "stochastic depth": lambda net, h: F.linear(net.used[0](h), net.weight),
+}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_users_network_predicts_the_same_in_any_batch(kind):
+    torch.manual_seed(0)
+    own, x = Own(HEADS[kind], StochasticDepth(0.5, "row")), torch.randn(6, 8)
+    net = rbue.randomize(own, q=0.7)
+    whole, parts = (rbue.predict(net, x, 4, batch=batch).samples for batch in (500, 2))
+    assert whole.shape == (4, 6, 5) and torch.allclose(whole, parts, atol=1e-5)
+    assert torch.equal(rbue.predict(net, x, 4).samples, whole) and whole.std(0).max() > 1e-3
+    with torch.no_grad():
+        expected = own.eval()(x).softmax(1)
+    assert torch.allclose(rbue.predict(rbue.randomize(own, q=1.0), x, 1).samples[0], expected, atol=1e-5)
+
+
+def test_a_random_layer_inside_of_a_closed_one_is_drawn_for_every_sample():
+    torch.manual_seed(0)
+    closed = nn.TransformerEncoderLayer(16, 2, 16, batch_first=True, activation=rbue.DropReLU(0.5))
+    own, x = Own(lambda net, h: F.linear(net.used[0](h[:, None])[:, 0], net.weight), closed), torch.randn(6, 8)
+    net = rbue.randomize(own, q=1.0)
+    whole, parts = (rbue.predict(net, x, 4, batch=batch).samples for batch in (500, 2))
+    assert torch.allclose(whole, parts, atol=1e-5) and whole.std(0).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [
+        (lambda y: y.mean(1), "6,"),
+        (lambda y: y[:, :1], "6, 1"),
+        (lambda y: y[..., None].expand(-1, -1, 3), "6, 5, 3"),
+        (lambda y: (y, y), "tuple"),
+    ],
+)
+def test_what_is_no_classifier_is_refused(output, says):
+    net = Own(lambda net, h: output(F.linear(h, net.weight)))
+    for network in (net, rbue.randomize(net, q=0.5)):
+        with pytest.raises(Refused, match=f"needs logits .images, classes. of at least two classes.+{says}"):
+            rbue.predict(network, torch.randn(6, 8), 1)
+
+
+def test_a_rectifier_of_something_else_than_images_is_refused():
+    class Tokens(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 5)
+
+        def forward(self, x):
+            return self.layer(x.reshape(-1, 8)).relu().reshape(-1, 3, 5).mean(1)
+
+    with pytest.raises(Refused, match="a random layer got 12 rows for 4 images: images must come first"):
+        rbue.predict(rbue.randomize(Tokens(), q=0.5), torch.randn(4, 3, 8), 1)
 
 
 def test_an_ensemble_averages_its_members():

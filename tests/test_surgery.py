@@ -86,8 +86,40 @@ def test_a_wrong_request_is_refused_in_a_sentence(arguments, words):
 
 
 def test_a_network_without_rectifiers_is_refused():
-    with pytest.raises(Refused, match="Linear calls no rectifier"):
+    with pytest.raises(Refused, match=r"Linear calls no nn\.ReLU or F\.relu"):
         rbue.randomize(nn.Linear(2, 2), q=0.5)
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [nn.TransformerEncoderLayer(8, 2, 8), nn.RNN(8, 8, nonlinearity="relu"), nn.TransformerDecoderLayer(8, 2, 8)],
+)
+def test_a_rectifier_that_the_tracer_does_not_see_is_refused(closed):
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.closed = closed
+
+        def forward(self, x):
+            return self.closed(x, x)
+
+    with pytest.raises(Refused, match=f"closed is a {type(closed).__name__}, whose rectifiers torch.fx does not see"):
+        rbue.randomize(Network(), q=0.9)
+
+
+@pytest.mark.parametrize("error", [AssertionError(), NameError("no module"), KeyError("x")])
+def test_whatever_tracing_fails_with_is_a_sentence(error):
+    class Network(nn.Module):
+        def forward(self, x):
+            raise error
+
+    with pytest.raises(Refused, match="Network cannot be traced"):
+        rbue.randomize(Network(), q=0.9)
+
+
+def test_dropout_before_a_linear_layer_needs_one():
+    with pytest.raises(Refused, match=r"before the last nn\.Linear, and there is none"):
+        surgery.add_dropout(nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.Flatten()), Dropout(0.5), "last")
 
 
 def test_a_network_that_is_random_already_is_refused():
