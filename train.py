@@ -36,10 +36,11 @@ def experiment(run):
 
     device = devices.choose(run.device, run.per_gpu)
     images = data.load(run.trained_on, run.data_dir)
+    sets = shift.sets(run, images)
     networks, records = training.trained(run.trainings, images, device)
     test = inference.Tester(run, networks, images, device)
     evaluated, cost = test(images.test_images)
-    report = metrics.report(evaluated, images.test_labels, run.bins) | shift.report(run, test, images)
+    report = metrics.report(evaluated, images.test_labels, run.bins) | shift.report(run, test, sets)
     report |= analysis.report(run, networks, test, images, evaluated)
     return results.record(run, report, records, cost)
 

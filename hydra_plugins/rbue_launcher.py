@@ -3,7 +3,7 @@
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.utils import JobReturn, JobStatus
 
-from rbue import sweeps
+from rbue import locks, results, sweeps
 from rbue.cli import keep_failure
 
 
@@ -11,25 +11,40 @@ class PackedLauncher(BasicLauncher):
     """Trains what the jobs need and runs each job as soon as its networks are there."""
 
     def launch(self, job_overrides, initial_job_idx):
-        from rbue import devices, training  # torch takes seconds: not for a TAB
+        from rbue import data, devices, shift, training  # torch takes seconds: not for a TAB
 
         loader, config = self.hydra_context.config_loader, self.config
         jobs = sweeps.composed(job_overrides, lambda overrides: loader.load_sweep_config(config, overrides))
         waiting = dict(enumerate(jobs, initial_job_idx))
         for run in {run.device: run for _, run in waiting.values()}.values():
             devices.choose(run.device, run.per_gpu)  # refused before the first job
+        official = {(r.dataset, r.data_dir): r for _, r in waiting.values() if r.corruptions == "official"}
+        for run in official.values():
+            shift.sets(run, data.load(run.trained_on, run.data_dir))
         returned = {}
         for failed in training.in_packs([part for _, run in waiting.values() for part in run.trainings]):
-            for number, (overrides, run) in list(waiting.items()):
-                reasons = [failed[part.training_name] for part in run.trainings if part.training_name in failed]
-                if reasons or all(map(training.is_trained, run.trainings)):
-                    del waiting[number]
-                    returned[number] = lost(run, reasons[0]) if reasons else self.run_one(overrides, number)
+            while (number := free(waiting, failed)) is not None:
+                returned[number] = self.run_one(number, *waiting.pop(number), failed)
+        while waiting:  # for what another process is at
+            number = free(waiting, failed)
+            number = next(iter(waiting)) if number is None else number
+            returned[number] = self.run_one(number, *waiting.pop(number), failed)
         return [returned[number] for number in sorted(returned)]
 
-    def run_one(self, overrides, number):
+    def run_one(self, number, overrides, run, failed):
+        for reason in (failed[part.training_name] for part in run.trainings if part.training_name in failed):
+            return lost(run, reason)
         (returned,) = super().launch([overrides], number)
         return returned
+
+
+def free(waiting, failed):
+    """The first job that no other process is at and whose networks are there or cannot be had, or None."""
+    for number, (_, run) in waiting.items():
+        known = any(p.training_name in failed for p in run.trainings) or all(map(results.is_trained, run.trainings))
+        if known and not locks.holder(results.folder(run)):
+            return number
+    return None
 
 
 def lost(run, failed):

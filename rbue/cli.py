@@ -53,9 +53,11 @@ def one_sentence_errors():
 
 
 def for_hydra(words):
-    """In a sweep a method's knob becomes a choice of one: Hydra composes other words with the default method first."""
+    """In a sweep a method's knob becomes a choice of one: Hydra composes other words with the default method first. And
+    -m may stand anywhere."""
     if not {"-m", "--multirun"} & set(words):
         return words
+    words = [words[0], "-m", *(word for word in words[1:] if word not in ("-m", "--multirun"))]
     shared = {f.name for f in fields(config.Run)}
     knobs = {f.name for schema in config.SCHEMAS.values() for f in fields(schema)} - shared
     knob = re.compile(rf"({'|'.join(knobs)})=([\w.+-]+)")

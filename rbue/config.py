@@ -207,6 +207,8 @@ class SVI(Run):
     def __post_init__(self):
         super().__post_init__()
         at_least(0, rho_lr=self.rho_lr, beta=self.beta)
+        if not self.weight_decay:
+            raise Refused("method=svi takes its prior from the weight decay, so weight_decay must be above 0")
         within(1e-8, 10, sigma=self.sigma)
         within(0, 1, kl_warmup=self.kl_warmup)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 
 from rbue import archs, surgery
-from rbue.config import Refused
 from rbue.layers import Dropout, DropReLU, RReLU
 
 
@@ -21,8 +20,6 @@ def _plain(network, run, images):
 
 
 def _svi(network, run, images):
-    if not run.weight_decay:
-        raise Refused("method=svi takes its prior from the weight decay, so weight_decay must be above 0")
     return surgery.bayes(network, run.sigma, prior=(images * run.weight_decay) ** -0.5)
 
 

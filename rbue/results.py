@@ -63,17 +63,32 @@ def find(run):
     return read(path, "trainings")
 
 
+NEEDED = {
+    "config": ("method", "dataset", "arch", "protocol", "seed"),
+    "metrics": ("accuracy", "ece"),
+    "seconds": ("train", "evaluate"),
+}
+
+
 def read(path, *more):
     """A finished result that has what every report needs, and `more`."""
     try:
         result = json.loads(Path(path).read_text())
         if result["format"] != FORMAT:
             raise Refused(f"{path} has format {result['format']}, this version reads {FORMAT}: move it away to redo it")
-        if lacking := [key for key in ("name", "config", "metrics", "seconds", *more) if key not in result]:
-            raise ValueError(f"no {lacking[0]}")
+        for missing in lacking(result, more):
+            raise ValueError(f"no {missing}")
         return result
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise Refused(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
+
+
+def lacking(result, more):
+    """What a result ought to have and has not."""
+    for key in ("name", *NEEDED, *more):
+        if not result.get(key):
+            yield key
+        yield from (f"{key}.{part}" for part in NEEDED.get(key, ()) if result[key].get(part) is None)
 
 
 def record(run, report, trainings, cost):
@@ -123,6 +138,8 @@ def summary(result):
 def collect(results_dir):
     """Every finished result below a folder, by depth and path; an unreadable one and a copy deeper down, which is no
     second seed, are named and left out."""
+    if not os.path.isdir(results_dir):
+        raise Refused(f"{results_dir} is no folder and holds no results: 'make demo' or 'python train.py' makes some")
     results = {}
     for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path)):
         try:

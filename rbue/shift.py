@@ -10,11 +10,16 @@ from rbue.config import Refused
 from rbue.data import corrupted
 
 
-def report(run, test, data):
+def sets(run, data):
+    """The corrupted test sets, None for a clean dataset; asked for before a training, it is refused before it."""
+    return None if run.corruptions == "none" else corrupted.sets(run, data)
+
+
+def report(run, test, sets):
     """Scores of each corrupted set; nothing for a clean dataset. Goes on at the cell a killed run had reached."""
-    if run.corruptions == "none":
+    if sets is None:
         return {}
-    sets, path = corrupted.sets(run, data), results.folder(run) / "corruptions.json"
+    path = results.folder(run) / "corruptions.json"
     done = begun(path, sets.source)
     with tqdm(sets.cells, desc=f"{run.name} {sets.source}", unit="set", disable=bars()) as bar:
         for name, severity in bar:
@@ -27,8 +32,11 @@ def report(run, test, data):
 
 def begun(path, source):
     """What an earlier start of this run left, if it tested the same images."""
-    done = json.loads(path.read_text()) if path.exists() else {}
-    types = done["types"] if done.get("source") == source else {}
+    try:
+        done = json.loads(path.read_text()) if path.exists() else {}
+        types = done["types"] if done.get("source") == source else {}
+    except (ValueError, KeyError, AttributeError) as error:
+        raise Refused(f"{path} cannot be read ({error}): move it away to test all of its sets again") from error
     return {"source": source, "types": types, "skipped": {}}  # what was missing then may be here now
 
 

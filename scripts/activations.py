@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 from torch import nn
 
+from rbue.cli import one_sentence_errors
 from rbue.layers import DropReLU, RReLU
 from rbue.report.figures.activations import UNITS, draw
 
@@ -48,4 +49,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with one_sentence_errors():
+        main()

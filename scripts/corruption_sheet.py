@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 import numpy as np
 import torch
 
+from rbue.cli import one_sentence_errors
 from rbue.config import Refused
 from rbue.data import DATASETS, load
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
@@ -102,14 +103,12 @@ def arguments(argv):
 
 def main(argv=None):
     args = arguments(argv)
-    try:
-        images = load(args.dataset, args.data_dir).test_images
-    except Refused as refused:
-        sys.exit(str(refused))
+    images = load(args.dataset, args.data_dir).test_images
     for name, figure in (("shot_noise", severity_figure), ("corruptions", sheet_figure)):
         paths = save(figure(args, images), Path(args.out) / f"{args.dataset}-{name}", photographs=True)
         print(f"{paths[0].with_suffix('')}.{{pdf,png}}")
 
 
 if __name__ == "__main__":
-    main()
+    with one_sentence_errors():
+        main()

@@ -20,6 +20,8 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from rbue import devices
+from rbue.cli import one_sentence_errors
 from rbue.config import Refused
 from rbue.data import DATASETS, load
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
@@ -95,7 +97,7 @@ def open_manifest(args, count):
 def write_sets(args):
     """All types asked for. One that is refused, as frost without textures, does not keep the others."""
     data, refusals = load(args.dataset, args.data_dir), []
-    manifest, images = open_manifest(args, len(data.test_images)), data.test_images.to(args.device)
+    manifest, images = open_manifest(args, len(data.test_images)), data.test_images.to(devices.choose(args.device))
     labels = np.tile(data.test_labels.numpy().astype(np.uint8), len(SEVERITIES))
     write_whole(args.out / "labels.npy", lambda file: np.save(file, labels))
     with tqdm(total=len(args.types) * len(SEVERITIES), unit="set", disable=None) as bar:
@@ -120,18 +122,12 @@ def arguments():
     parser.add_argument("--manifest", type=Path, help="OUT/manifest.json if not given")
     parser.add_argument("--textures", type=Path, help="a folder with frost1 to frost5")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or one GPU such as cuda:1")
     args = parser.parse_args()
     args.manifest = args.manifest or args.out / "manifest.json"
     return args
 
 
-def main():
-    try:
-        write_sets(arguments())
-    except Refused as refused:
-        sys.exit(str(refused))
-
-
 if __name__ == "__main__":
-    main()
+    with one_sentence_errors():
+        write_sets(arguments())

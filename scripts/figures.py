@@ -23,6 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
+from rbue.cli import one_sentence_errors
 from rbue.report.figures import draw, draw_general, left_out, makes, networks
 from rbue.results import collect
 
@@ -64,4 +65,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with one_sentence_errors():
+        main()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
+from rbue.cli import one_sentence_errors
 from rbue.report.page import build
 from rbue.results import collect
 
@@ -34,4 +35,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with one_sentence_errors():
+        main()

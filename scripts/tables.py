@@ -11,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
+from rbue.cli import one_sentence_errors
 from rbue.report import position
 from rbue.report.cells import build
 from rbue.report.tables import BEGIN, END, coverage, put_headline, summary, write
@@ -57,4 +58,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with one_sentence_errors():
+        main()

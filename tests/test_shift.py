@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rbue import inference, methods, results, shift
+from rbue.config import Refused
 from rbue.data.corrupted import Sets
 
 CELLS = [(name, severity) for name in ("contrast", "brightness", "frost") for severity in (1, 2)]
@@ -30,7 +31,7 @@ def tested(digits_run, digits, monkeypatch):
 
 def test_every_type_and_severity_is_scored_and_what_cannot_be_had_says_why(tested, digits):
     run, test, _ = tested
-    report = shift.report(run, test, digits)["corruptions"]
+    report = shift.report(run, test, shift.sets(run, digits))["corruptions"]
     assert report["source"] == "generated"
     assert [cell["severity"] for cell in report["types"]["contrast"]] == [1, 2]
     assert set(report["types"]["contrast"][0]) == {"severity", "accuracy", "ece", "nll"}
@@ -39,22 +40,32 @@ def test_every_type_and_severity_is_scored_and_what_cannot_be_had_says_why(teste
 
 def test_a_killed_evaluation_goes_on_at_the_cell_it_had_reached(tested, digits):
     run, test, read = tested
-    whole = shift.report(run, test, digits)
+    whole = shift.report(run, test, shift.sets(run, digits))
     path = results.folder(run) / "corruptions.json"
     partial = json.loads(path.read_text())
     del partial["types"]["brightness"][1]
     results.write(path, partial)
     read.clear()
-    assert shift.report(run, test, digits) == whole
+    assert shift.report(run, test, shift.sets(run, digits)) == whole
     assert read == [("brightness", 2), ("frost", 1)]  # what was missing is asked for again: it may be here now
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"source": "generated"}'])
+def test_a_damaged_file_of_scores_is_named_and_left_alone(tested, digits, text):
+    run, test, _ = tested
+    path = results.folder(run) / "corruptions.json"
+    results.write(path, text)
+    with pytest.raises(Refused, match=r"corruptions\.json cannot be read .+: move it away"):
+        shift.report(run, test, shift.sets(run, digits))
+    assert path.read_text() == text
 
 
 def test_scores_of_other_images_are_not_continued(tested, digits):
     run, test, read = tested
     results.write(results.folder(run) / "corruptions.json", {"source": "official", "types": {}, "skipped": {}})
-    shift.report(run, test, digits)
+    shift.report(run, test, shift.sets(run, digits))
     assert len(read) == 5
 
 
 def test_a_clean_dataset_has_no_corruptions(digits_run, digits):
-    assert shift.report(digits_run(), None, digits) == {}
+    assert shift.report(digits_run(), None, shift.sets(digits_run(), digits)) == {}

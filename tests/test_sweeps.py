@@ -179,6 +179,22 @@ def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
     assert not list(tmp_path.rglob(".*"))
 
 
+def test_a_cell_that_another_process_is_at_keeps_no_other_waiting(tmp_path):
+    line = [*TINY, "method=dropreLU", "q=0.8,0.9"]
+    first, second = (tmp_path / results.folder(run) for run in runs(" ".join(line)))
+    lock = locks.attempt(first)
+    process = subprocess.Popen(command("-m", *line), cwd=tmp_path, stdout=-1, stderr=-1, text=True)
+    try:
+        until = time.monotonic() + 120
+        while not (second / "result.json").exists() and time.monotonic() < until:
+            time.sleep(0.2)
+        assert (second / "result.json").exists() and not (first / "result.json").exists()
+    finally:
+        lock.release()
+        process.communicate(timeout=120)
+    assert process.returncode == 0 and (first / "result.json").exists()
+
+
 @pytest.fixture
 def ended_by_usr1():
     """The signal that asks a training to end raises KeyboardInterrupt once it is passed on."""

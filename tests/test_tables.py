@@ -338,8 +338,24 @@ def test_the_command_writes_the_same_bytes_twice_without_torch_or_paths(tmp_path
 
 
 def test_no_results_is_a_sentence_and_no_files(tmp_path):
+    (tmp_path / "none").mkdir()
     assert "holds no such results yet" in build_tables(tmp_path / "none", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("tables", "out/a"), ("figures", "out/a"), ("claims", "out"), ("report", "out")]
+)
+def test_a_misspelt_folder_of_results_overwrites_nothing(name, file, tmp_path):
+    out = tmp_path / file
+    out.parent.mkdir(exist_ok=True)
+    out.write_text("as it was")
+    for words in (["--results", tmp_path / "rums"], ["--paper", tmp_path / "nope"], ["--out", "/dev/null/x"]):
+        into = [] if "--out" in words else ["--out", tmp_path / "out"]
+        command = [sys.executable, ROOT / "scripts" / f"{name}.py", *into, *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(("refused: ", "failed: "))
+        assert "Traceback" not in done.stderr and out.read_text() == "as it was"
 
 
 def test_a_dataset_without_results_has_no_tables(tmp_path):
