@@ -31,7 +31,7 @@ def follows_mode(module):
     """A small module that asks for its mode, as stochastic depth does: opened, it would be frozen in one of them."""
     code = getattr(type(module).forward, "__code__", None)
     asked = code.co_names if code else ()
-    return "training" in asked and "relu" not in asked and not list(module.children())
+    return "training" in asked and not any("relu" in name for name in asked) and not list(module.children())
 
 
 def trace(network) -> fx.GraphModule:
@@ -50,7 +50,8 @@ def trace(network) -> fx.GraphModule:
 
 
 def thaw_dropout(graph):
-    """F.dropout(x, p, self.training) was traced with one mode's constant: as a module it follows the mode again."""
+    """F.dropout(x, p, self.training) was traced with one mode's constant: as a module it follows the mode again. So
+    does one that was always on, which a trace does not tell apart."""
     for node in [n for n in graph.graph.nodes if n.op == "call_function" and n.target in DROPOUTS]:
         p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
         graph.add_submodule(f"thawed_{node.name}", DROPOUTS[node.target](p))
