@@ -4,24 +4,21 @@ from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.utils import JobReturn, JobStatus
 
 from rbue import locks, results, sweeps
-from rbue.cli import keep_failure
+from rbue.cli import failure, keep_failure
 
 
 class PackedLauncher(BasicLauncher):
     """Trains what the jobs need and runs each job as soon as its networks are there."""
 
     def launch(self, job_overrides, initial_job_idx):
-        from rbue import data, devices, shift, training  # torch takes seconds: not for a TAB
+        from rbue import devices, training  # torch takes seconds: not for a TAB
 
         loader, config = self.hydra_context.config_loader, self.config
         jobs = sweeps.composed(job_overrides, lambda overrides: loader.load_sweep_config(config, overrides))
         waiting = dict(enumerate(jobs, initial_job_idx))
         for run in {run.device: run for _, run in waiting.values()}.values():
             devices.choose(run.device, run.per_gpu)  # refused before the first job
-        official = {(r.dataset, r.data_dir): r for _, r in waiting.values() if r.corruptions == "official"}
-        for run in official.values():
-            shift.sets(run, data.load(run.trained_on, run.data_dir))
-        returned = {}
+        returned = {number: lost(waiting.pop(number)[1], why) for number, why in without_official(waiting).items()}
         for failed in training.in_packs([part for _, run in waiting.values() for part in run.trainings]):
             while (number := free(waiting, failed)) is not None:
                 returned[number] = self.run_one(number, *waiting.pop(number), failed)
@@ -36,6 +33,24 @@ class PackedLauncher(BasicLauncher):
             return lost(run, reason)
         (returned,) = super().launch([overrides], number)
         return returned
+
+
+def without_official(waiting):
+    """{number: why} of jobs whose official corrupted files are not there: known before their networks are trained."""
+    from rbue import data, shift
+
+    lacking, reasons = {}, {}
+    for number, (_, run) in waiting.items():
+        key = run.dataset, run.data_dir
+        if run.corruptions == "official" and key not in reasons:
+            reasons[key] = None
+            try:
+                shift.sets(run, data.load(run.trained_on, run.data_dir))
+            except Exception as error:  # the other jobs go on
+                reasons[key] = failure(error)
+        if run.corruptions == "official" and reasons[key]:
+            lacking[number] = reasons[key]
+    return lacking
 
 
 def free(waiting, failed):

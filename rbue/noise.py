@@ -126,7 +126,7 @@ class Noise:
         """Keys of a site that draws for each image of the batch."""
         if self.by_row is None:
             return fresh(rows, device)
-        if self.by_row.shape[1] != rows:
+        if rows not in (1, self.by_row.shape[1]):  # one row, as of a parameter, meets every image
             raise Refused(f"a random layer got {rows} rows for {self.by_row.shape[1]} images: images must come first")
         return self.by_row[site]
 

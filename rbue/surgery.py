@@ -30,23 +30,41 @@ class Tracer(fx.Tracer):
 def follows_mode(module):
     """A small module that asks for its mode, as stochastic depth does: opened, it would be frozen in one of them."""
     code = getattr(type(module).forward, "__code__", None)
-    asked = code.co_names if code else ()
-    return "training" in asked and not any("relu" in name for name in asked) and not list(module.children())
+    if not code or "training" not in code.co_names or list(module.children()):
+        return False
+    try:
+        inside = fx.GraphModule(module, fx.Tracer().trace(module))
+    except Exception:  # which tracing the network will meet again, and say
+        return False
+    (output,) = (n for n in inside.graph.nodes if n.op == "output")
+    return isinstance(output.args[0], fx.Node) and not rectifiers(inside)
 
 
 def trace(network) -> fx.GraphModule:
     """Branches on `self.training` are frozen as they stand, so trace in the mode you will train in; dropout is not.
-    Arguments with a default have it for good."""
-    arguments = inspect.signature(network.forward).parameters.values()
-    known = {a.name: a.default for a in arguments if a.default is not a.empty}
+    Arguments behind the first that are None or a bool if nobody gives them are so for good."""
     try:
-        return thaw_dropout(fx.GraphModule(network, Tracer().trace(network, known or None)))
+        arguments = list(inspect.signature(network.forward).parameters.values())[1:]
+        known = {a.name: a.default for a in arguments if a.default is None or isinstance(a.default, bool)}
+        graph = Tracer().trace(network, known or None)
+        return thaw_dropout(fx.GraphModule(network, without(graph, known)))
     except Exception as error:  # whatever a network's own code makes of a proxy
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise Refused(
             f"{type(network).__name__} cannot be traced by torch.fx ({why}): "
             "put rbue.DropReLU(q) in place of its rectifiers by hand"
         ) from error
+
+
+def without(graph, known):
+    """The arguments that have their value for good, and torch's assertions that they have."""
+    gone = {n for n in graph.nodes if n.op == "placeholder" and n.target.rpartition("_")[0] in known}
+    for node in graph.nodes:
+        if node.op == "call_function" and node.all_input_nodes and gone >= set(node.all_input_nodes):
+            gone.add(node)
+    for node in [n for n in reversed(graph.nodes) if n in gone]:
+        graph.erase_node(node)
+    return graph
 
 
 def thaw_dropout(graph):

@@ -40,7 +40,6 @@ REFUSED = {
     "dataset=digits device=cuda:99": "device=cuda:99 is not to be had here",
     "method=svi weight_decay=0": "method=svi takes its prior from the weight decay, so weight_decay must be above 0",
     "dataset=digits_c corruptions=official": "digits_c has no official files: corruptions=generated makes ours instead",
-    "dataset=digits_c -m corruptions=official seed=0,1": "digits_c has no official files",
 }
 
 

@@ -172,6 +172,13 @@ def test_what_is_no_classifier_is_refused(output, says):
             rbue.predict(network, torch.randn(6, 8), 1)
 
 
+def test_a_rectified_parameter_meets_every_image():
+    torch.manual_seed(0)
+    own, x = Own(lambda net, h: F.linear(h + net.weight[:1].relu(), net.weight)), torch.randn(6, 8)
+    whole, parts = (rbue.predict(rbue.randomize(own, q=0.5), x, 4, batch=batch).samples for batch in (500, 4))
+    assert torch.allclose(whole, parts, atol=1e-5)
+
+
 def test_a_rectifier_of_something_else_than_images_is_refused():
     class Tokens(nn.Module):
         def __init__(self):

@@ -117,6 +117,58 @@ def test_whatever_tracing_fails_with_is_a_sentence(error):
         rbue.randomize(Network(), q=0.9)
 
 
+def test_what_is_no_module_is_a_sentence():
+    with pytest.raises(Refused, match="function cannot be traced"):
+        rbue.randomize(lambda x: x.relu(), q=0.9)
+
+
+class Optional(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+
+    def forward(self, x=None, mask=None, scale=1.0, flag=False, sizes=(2, 4)):
+        x = x if mask is None else x * mask
+        return self.layer((x * scale * sizes[0]).relu()) if not flag else x
+
+
+def test_arguments_that_default_to_none_or_a_bool_have_it_and_others_stay(tmp_path):
+    own, x = Optional().eval(), torch.randn(4, 8)
+    net = rbue.randomize(own, q=1.0)
+    assert torch.equal(net(x), own(x)) and torch.equal(net(x, scale=2.0), own(x, scale=2.0))
+    torch.save(net, tmp_path / "network.pt")
+    again = torch.load(tmp_path / "network.pt", weights_only=False)
+    assert torch.equal(again(x), own(x)) and torch.equal(surgery.twin(again)(x), own(x))
+    assert sites(rbue.randomize(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), q=0.5)) == [
+        DropReLU
+    ]  # nothing is left behind
+
+
+class Hidden(nn.Module):
+    """It asks for its mode, has no children, and its rectifier is not to be seen in its code."""
+
+    def __init__(self):
+        super().__init__()
+        self.rectify, self.weight = F.relu, nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x):
+        return F.dropout(self.rectify(x @ self.weight), 0.1, self.training)
+
+
+class Several(nn.Module):
+    def forward(self, x):
+        return [x, x * (0.5 if self.training else 0.0)]
+
+
+def test_modules_that_ask_for_their_mode_are_opened_for_their_rectifiers_and_results():
+    class Network(nn.Sequential):
+        def forward(self, x):
+            return self[2](sum(self[1](self[0](x))))
+
+    assert sites(rbue.randomize(Network(Hidden(), Several(), nn.Linear(8, 3)), q=0.5)) == [DropReLU]
+    assert len(sites(rbue.randomize(nn.Sequential(Hidden(), Hidden(), nn.ReLU()), q=0.5))) == 3
+
+
 def test_dropout_before_a_linear_layer_needs_one():
     with pytest.raises(Refused, match=r"before the last nn\.Linear, and there is none"):
         surgery.add_dropout(nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.Flatten()), Dropout(0.5), "last")

@@ -179,6 +179,15 @@ def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
     assert not list(tmp_path.rglob(".*"))
 
 
+def test_cells_without_their_official_files_fail_before_anything_is_trained_for_them(tmp_path):
+    line = [*(word for word in TINY if not word.startswith("dataset=")), "seed=0,1"]
+    words = command("dataset=digits", *line, "-m", "corruptions=none,official")
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 1 and "2 of 4 jobs failed" in done.stderr
+    assert done.stderr.index("digits_c has no official files") < done.stderr.index("epoch 1/1")
+    assert len(results.collect(tmp_path / "results")) == 2
+
+
 def test_a_cell_that_another_process_is_at_keeps_no_other_waiting(tmp_path):
     line = [*TINY, "method=dropreLU", "q=0.8,0.9"]
     first, second = (tmp_path / results.folder(run) for run in runs(" ".join(line)))
