@@ -37,20 +37,20 @@ class PackedLauncher(BasicLauncher):
 
 def without_official(waiting):
     """{number: why} of jobs whose official corrupted files are not there: known before their networks are trained."""
+    official = {number: run for number, (_, run) in waiting.items() if run.corruptions == "official"}
+    sources = {(run.dataset, run.data_dir): run for run in official.values()}
+    reasons = {source: why_no_sets(run) for source, run in sources.items()}
+    return {number: why for number, run in official.items() if (why := reasons[run.dataset, run.data_dir])}
+
+
+def why_no_sets(run):
     from rbue import data, shift
 
-    lacking, reasons = {}, {}
-    for number, (_, run) in waiting.items():
-        key = run.dataset, run.data_dir
-        if run.corruptions == "official" and key not in reasons:
-            reasons[key] = None
-            try:
-                shift.sets(run, data.load(run.trained_on, run.data_dir))
-            except Exception as error:  # the other jobs go on
-                reasons[key] = failure(error)
-        if run.corruptions == "official" and reasons[key]:
-            lacking[number] = reasons[key]
-    return lacking
+    try:
+        shift.sets(run, data.load(run.trained_on, run.data_dir))
+    except Exception as error:  # the other jobs go on
+        return failure(error)
+    return None
 
 
 def free(waiting, failed):
@@ -63,7 +63,7 @@ def free(waiting, failed):
 
 
 def lost(run, failed):
-    """A job whose networks could not be trained."""
+    """A job without its networks or its images."""
     job = JobReturn(status=JobStatus.FAILED)
     job.return_value = keep_failure(run, failed)
     return job

@@ -125,11 +125,12 @@ def at(position, nodes):
 
 def refuse_hidden(graph):
     """Rectifiers inside of a module that is not opened would stay as they are, unnoticed."""
-    for node in modules_called(graph, nn.Module):
-        if any(map(hides_rectifier, graph.get_submodule(node.target).modules())) and node not in rectifiers(graph):
-            kind = type(graph.get_submodule(node.target)).__name__
+    seen = set(rectifiers(graph))
+    for node in (n for n in modules_called(graph, nn.Module) if n not in seen):
+        closed = graph.get_submodule(node.target)
+        if any(map(hides_rectifier, closed.modules())):
             raise Refused(
-                f"{node.target} is a {kind}, whose rectifiers torch.fx does not see: make it with "
+                f"{node.target} is a {type(closed).__name__}, whose rectifiers torch.fx does not see: make it with "
                 "activation=rbue.DropReLU(q) where it takes one, or write it out in layers of your own"
             )
 

@@ -114,7 +114,10 @@ def test_one_network_under_two_protocols_stands_side_by_side(tmp_path):
     scores = {"paper": 0.94, "matched": 0.95}
     runs = [result("Single", where=("cifar10", p, "resnet18"), accuracy=a) for p, a in scores.items()]
     text = build(runs, PAPER, tmp_path, tmp_path)
-    line = text.split("ResNet-18: by protocol")[-1].split("<tbody>")[1].split("</tr>")[0]
+    head, body = text.split("ResNet-18: by protocol")[-1].split("<tbody>")[:2]
+    line = body.split("</tr>")[0]
+    assert '<th scope="col" class="paper">Accuracy, %<small>printed</small></th>' in head
+    assert '<th scope="col" class="ours">Accuracy, %<small><code>paper</code></small></th>' in head
     assert re.findall(r">([\d.]+)[^<]*</td>", line)[:3] == ["95.01", "95.00", "94.00"]
 
 

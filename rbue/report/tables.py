@@ -97,8 +97,9 @@ def side_by_side(protocols):
     first = next(iter(cells.values()))
     columns = [["Method", *(cell["row"] for cell in first)]]
     for (header, printed), (_, ours) in zip(HEADLINE[::2], HEADLINE[1::2], strict=True):
-        columns += [[f"{header.split(':')[0]}: printed", *map(printed, first)]]
-        columns += [[f"`{name}`", *map(ours, part)] for name, part in cells.items()]
+        group = header.split(":")[0]
+        columns += [[f"{group}: printed", *map(printed, first)]]
+        columns += [[f"{group}: `{name}`", *map(ours, part)] for name, part in cells.items()]
     return list(zip(*(c for c in columns if set(c[1:]) != {MISSING}), strict=True))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rbue.report.text import MISSING
 
 FOLLOWERS = {"ours", "diff", "faster", "twin", "after", "foreign"}  # headers that go on the group before them
-KINDS = {"paper": "paper", "ours": "ours", "diff": "ours", "faster": "ours"}  # what the page's switch shows and hides
+KINDS = {"paper": "paper", "printed": "paper"} | dict.fromkeys(["ours", "diff", "faster"], "ours")
 UNITS = {"s": 1, "min": 60, "h": 3600, "MiB": 1, "GiB": 1024}
 
 
@@ -64,15 +64,20 @@ def classes(*names):
     return " ".join(filter(None, names)) or None
 
 
+def kind(name):
+    """What the page's switch shows and hides; `matched` and the like are columns of ours."""
+    return "ours" if name.startswith("`") else KINDS.get(name)
+
+
 def head_cell(group, name, words):
     small = element("small", inline(name)) if name else ""
-    return element("th", inline(group), small, scope="col", class_=classes(KINDS.get(name), words))
+    return element("th", inline(group), small, scope="col", class_=classes(kind(name), words))
 
 
 def body_cell(text, name, words):
     value, missing = sort_value(text), "missing" if text == MISSING else None
     shown = None if value is None or words else f"{value:g}"
-    return element("td", inline(text), class_=classes(KINDS.get(name), missing, words), data_value=shown)
+    return element("td", inline(text), class_=classes(kind(name), missing, words), data_value=shown)
 
 
 def row_cell(text, place):
