@@ -1,6 +1,7 @@
 """The GPU's fast path computes what plain PyTorch does. Most tests skip where there is no GPU."""
 
 import gc
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -93,6 +94,21 @@ def test_timing_a_packed_network_alone_leaves_its_training_where_it_was(digits):
     before = [t.detach().clone() for t in steps[0].tensors()]  # with a history it would hold on to this stream
     assert 0 < engine.seconds_alone(steps[0], torch.device("cuda")) < 1
     assert all(torch.equal(a, b) for a, b in zip(before, steps[0].tensors(), strict=True))
+
+
+def test_timing_a_step_leaves_out_the_seconds_before_the_clock_is_up(digits, monkeypatch):
+    step, takes, now = make_step(digits, device="cpu"), iter([9, 3, 1, 1, 7, 1, 2]), [0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def replay():
+        step()
+        now[0] += next(takes)
+
+    step()
+    before = [t.detach().clone() for t in step.tensors()]
+    assert engine.seconds_alone(step, torch.device("cpu"), replay, replays=1, warm_up=10) == 1
+    assert not list(takes)
+    assert all(torch.equal(a, b) for a, b in zip(before, step.tensors(), strict=True))
 
 
 @gpu
