@@ -49,7 +49,7 @@ data: setup ## Fetch and verify a dataset: make data DATASET=cifar10 | cifar100 
 tables: setup ## Rebuild the paper's Tables 1-3 and 6 from results/runs: Markdown, LaTeX and CSV under results/tables
 	$(PY) scripts/tables.py --readme README.md
 
-claims: setup ## Judge the paper's 58 claims, on its own numbers and on ours: results/claims.md
+claims: setup ## Judge the paper's claims, on its own numbers and on ours: results/claims.md
 	$(PY) scripts/claims.py
 
 figures: setup ## Draw every figure the results give: results/figures, PDF and PNG

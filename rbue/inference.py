@@ -171,6 +171,7 @@ class Tester:
         precision = str(self.dtype).removeprefix("torch.")
         passes = max(samples, len(networks))
         self.about = {"passes": passes, "engine": how[0], "precision": precision, "setup_seconds": setup["seconds"]}
+        self.peak = setup["peak_memory_bytes"]
 
     def prepare(self, x):
         return augment.normalise(x, self.mean, self.std).to(self.dtype)
@@ -180,7 +181,9 @@ class Tester:
         images = nhwc(images, self.device)
         with devices.measured(self.device) as cost, torch.no_grad():
             evaluated = evaluate(self.draws, images, self.prepare, self.batch, quiet)
-        return evaluated, cost | {"ms_per_image": 1000 * cost["seconds"] / len(images), **self.about}
+        peak = max(self.peak, cost["peak_memory_bytes"])  # the replay of a graph takes no memory
+        rate = {"ms_per_image": 1000 * cost["seconds"] / len(images), "peak_memory_bytes": peak}
+        return evaluated, cost | rate | self.about
 
 
 def nhwc(images, device):

@@ -245,7 +245,8 @@ def _fit(runs, data, device):
         return failed
     packed = len(group)
     with devices.measured(device) as setup:
-        advance, how = engine.fast([t.step for t in group], device, runs[0].engine)
+        with devices.measured(device) as warming_up:  # the replay of a graph takes no memory
+            advance, how = engine.fast([t.step for t in group], device, runs[0].engine)
         for training in group if how == "captured" else ():  # alone or not, timed the same way
             with suppress(torch.OutOfMemoryError):  # then it is not known: no reason to lose the run
                 replay = advance if packed == 1 else None
@@ -253,7 +254,8 @@ def _fit(runs, data, device):
     with Stop() as stop:  # also over the writing of the weights
         with devices.measured(device) as cost:
             failed |= train_epochs(group, advance, stop)
-        shared = {"peak_memory_bytes": cost["peak_memory_bytes"] // packed, "hardware": cost["hardware"]}
+        peak = max(each["peak_memory_bytes"] for each in (warming_up, cost))
+        shared = {"peak_memory_bytes": peak // packed, "hardware": cost["hardware"]}
         for training in (t for t in group if t.run.training_name not in failed):
             training.alone = training.seconds if training.alone is None and packed == 1 else training.alone
             training.finish(shared | {"setup_seconds": setup["seconds"], "packed": packed, "engine": how})

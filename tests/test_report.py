@@ -117,7 +117,7 @@ def test_one_network_under_two_protocols_stands_side_by_side(tmp_path):
     head, body = text.split("ResNet-18: by protocol")[-1].split("<tbody>")[:2]
     line = body.split("</tr>")[0]
     assert '<th scope="col" class="paper">Accuracy, %<small>printed</small></th>' in head
-    assert '<th scope="col" class="ours">Accuracy, %<small><code>paper</code></small></th>' in head
+    assert '<th scope="col" class="ours">Accuracy, %<small>ours, <code>paper</code></small></th>' in head
     assert re.findall(r">([\d.]+)[^<]*</td>", line)[:3] == ["95.01", "95.00", "94.00"]
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from rbue import engine, inference, methods, surgery, training
+from rbue import devices, engine, inference, methods, surgery, training
 from rbue.config import Refused
 from rbue.methods import METHODS
 
@@ -84,6 +84,15 @@ def test_runs_trained_side_by_side_are_what_they_are_alone(digits_run, few_digit
     training.fit(packed, few_digits, CPU)
     for one, other in zip(map(weights, alone), map(weights, packed), strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_peak_of_memory_is_that_of_warming_up_where_replays_take_none(digits, few_digits, digits_run, monkeypatch):
+    peaks = iter([7, 5, 3, 8, 2])  # warming up, set-up, training; making predictions ready, predicting
+    monkeypatch.setattr(devices, "peak", lambda device: next(peaks))
+    run = digits_run("epochs=1")
+    (network,), (record,) = training.trained([run], few_digits, CPU)
+    assert record["peak_memory_bytes"] == 7
+    assert inference.Tester(run, [network], digits, CPU)(digits.test_images[:9])[1]["peak_memory_bytes"] == 8
 
 
 def test_a_gpu_takes_runs_of_one_schedule_together(digits_run):

@@ -99,7 +99,7 @@ def side_by_side(protocols):
     for (header, printed), (_, ours) in zip(HEADLINE[::2], HEADLINE[1::2], strict=True):
         group = header.split(":")[0]
         columns += [[f"{group}: printed", *map(printed, first)]]
-        columns += [[f"{group}: `{name}`", *map(ours, part)] for name, part in cells.items()]
+        columns += [[f"{group}: ours, `{name}`", *map(ours, part)] for name, part in cells.items()]
     return list(zip(*(c for c in columns if set(c[1:]) != {MISSING}), strict=True))
 
 

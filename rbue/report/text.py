@@ -232,14 +232,17 @@ def packed_note(table):
     runs = table.runs[table.runs.row.notna()]
     by_step = "Training time is that of a step with the GPU to itself, times the number of steps"
     share = "Training time is an equal share of what networks side by side on one GPU took, so without a ratio"
-    hidden = "Peak memory is not known of networks trained side by side"
-    kinds = ((by_step, runs.by_step & ~runs.shared), (share, runs.shared), (hidden, runs.packed > 1))
+    hidden = "Peak memory is not known (networks trained side by side share it, or it was not measured)"
+    kinds = ((by_step, runs.by_step & ~runs.shared), (share, runs.shared), (hidden, runs.peak_train_bytes.isna()))
     return [f"{note}{rows_of(runs, which)}." for note, which in kinds if which.any()]
 
 
 def rows_of(runs, which):
-    """Of which rows a note holds, where it does not hold of all."""
-    return "" if which.all() else f": {', '.join(in_order(set(runs.row[which])))}"
+    """Of which networks' rows a note holds, where it does not hold of all."""
+    if which.all():
+        return ""
+    held = {arch: in_order(set(part.row)) for arch, part in runs[which].groupby("arch", sort=False)}
+    return ": " + "; ".join(f"{arch_name(arch)} {', '.join(rows)}" for arch, rows in held.items())
 
 
 FAR = {"accuracy": (0.5, "{} {:+.2f} pp"), "ece": (0.015, "{} ECE {:+.3f}")}  # beyond this one asks why

@@ -1,4 +1,4 @@
-"""Does it hold? The paper's 58 claims, each decided by code: first on its own printed numbers, then on ours.
+"""Does it hold? 58 claims, one of them ours, each decided by code: first on the paper's own numbers, then on our own.
 
 ledger = build(collect("results/runs"), "results/paper")
 Path("results/claims.md").write_text(markdown(ledger))

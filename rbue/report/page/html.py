@@ -65,8 +65,8 @@ def classes(*names):
 
 
 def kind(name):
-    """What the page's switch shows and hides; `matched` and the like are columns of ours."""
-    return "ours" if name.startswith("`") else KINDS.get(name)
+    """What the page's switch shows and hides."""
+    return KINDS.get(name.split(",")[0])  # "ours, `matched`"
 
 
 def head_cell(group, name, words):
