@@ -114,6 +114,7 @@ def test_one_network_under_two_protocols_stands_side_by_side(tmp_path):
     scores = {"paper": 0.94, "matched": 0.95}
     runs = [result("Single", where=("cifar10", p, "resnet18"), accuracy=a) for p, a in scores.items()]
     text = build(runs, PAPER, tmp_path, tmp_path)
+    assert "ResNet-18<small>peak memory</small>" in text
     head, body = text.split("ResNet-18: by protocol")[-1].split("<tbody>")[:2]
     line = body.split("</tr>")[0]
     assert '<th scope="col" class="paper">Accuracy, %<small>printed</small></th>' in head

@@ -6,9 +6,10 @@ import struct
 from html import escape
 from pathlib import Path
 
-from rbue.report.text import MISSING
+from rbue.report.text import ANNOUNCED, MISSING
 
-FOLLOWERS = {"ours", "diff", "faster", "twin", "after", "foreign"}  # headers that go on the group before them
+# headers that go on the group before them
+FOLLOWERS = {"ours", "diff", "faster", "twin", "after", "foreign", *(name for name, _ in ANNOUNCED)}
 KINDS = {"paper": "paper", "printed": "paper"} | dict.fromkeys(["ours", "diff", "faster"], "ours")
 UNITS = {"s": 1, "min": 60, "h": 3600, "MiB": 1, "GiB": 1024}
 
