@@ -96,7 +96,7 @@ def test_timing_a_packed_network_alone_leaves_its_training_where_it_was(digits):
     assert all(torch.equal(a, b) for a, b in zip(before, steps[0].tensors(), strict=True))
 
 
-def test_timing_a_step_leaves_out_the_seconds_before_the_clock_is_up(digits, monkeypatch):
+def test_timing_a_step_leaves_out_the_seconds_of_warming_up(digits, monkeypatch):
     step, takes, now = make_step(digits, device="cpu"), iter([9, 3, 1, 1, 7, 1, 2]), [0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 

@@ -84,7 +84,6 @@ def run_row(result):
         "accuracy": 100 * metrics["accuracy"],
         "train_seconds": training_seconds(result),
         "trainings": {t.get("name"): t.get("seconds") or 0.0 for t in result.get("trainings") or []},
-        "packed": packed(result),
         "shared": shared(result),
         "by_step": result["seconds"].get("alone") not in (None, result["seconds"]["train"]),
         "machine": machine(result),

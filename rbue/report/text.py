@@ -227,13 +227,13 @@ def origin_note(table):
     return f"Measured on {listed(machines)}; commit {listed(runs.commit)}."
 
 
-def packed_note(table):
-    """Equal shares of a pack's time are what it cost, but not how the rows compare."""
+def cost_notes(table):
+    """How time and memory were measured. Equal shares of a pack's are what it cost, but not how the rows compare."""
     runs = table.runs[table.runs.row.notna()]
     by_step = "Training time is that of a step with the GPU to itself, times the number of steps"
     share = "Training time is an equal share of what networks side by side on one GPU took, so without a ratio"
     hidden = "Peak memory is not known (networks trained side by side share it, or it was not measured)"
-    kinds = ((by_step, runs.by_step & ~runs.shared), (share, runs.shared), (hidden, runs.peak_train_bytes.isna()))
+    kinds = ((by_step, runs.by_step), (share, runs.shared), (hidden, runs.peak_train_bytes.isna()))
     return [f"{note}{rows_of(runs, which)}." for note, which in kinds if which.any()]
 
 
@@ -307,7 +307,7 @@ def notes(table):
         origin_note(table),
         *reading_notes(table),
         bold_note(table),
-        *packed_note(table),
+        *cost_notes(table),
         *total_note(table),
         *difference_notes(table),
         *ensemble_note(table),
