@@ -41,8 +41,8 @@ def experiment(run):
     test = inference.Tester(run, networks, images, device)
     evaluated, cost = test(images.test_images)
     report = metrics.report(evaluated, images.test_labels, run.bins) | shift.report(run, test, sets)
-    report |= analysis.report(run, networks, test, images, evaluated)
-    return results.record(run, report, records, cost)
+    more, predictions = analysis.report(run, networks, test, images, evaluated)
+    return results.record(run, report | more, records, cost, predictions)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from rbue.config import Refused
 from rbue.data import augment
 from rbue.data.outside import OUTSIDE, outside
 from rbue.layers import DropReLU
+from rbue.predictions import Predictions
 
 IMAGES, DRAWS = 32, 200  # of the Monte-Carlo variance: a relative error of about 2 %
 AT_ONCE = 2**22  # elements, which bounds its memory
@@ -24,23 +25,46 @@ log = logging.getLogger(__name__)
 
 
 def report(run, networks, test, data, evaluated):
-    """What a clean result says besides its scores; nothing under corruption, where the clean run has it already."""
+    """What a clean result says besides its scores, and its predictions image by image; nothing under corruption, where
+    the clean run has it already."""
     if run.corruptions != "none":
-        return {}
+        return {}, None
+    foreign = foreign_entropy(run, test, data)
+    return shown(run, networks, test, data, evaluated, foreign), predictions(evaluated, data.test_labels, foreign)
+
+
+def shown(run, networks, test, data, evaluated, foreign):
     probs, labels = evaluated.mean, data.test_labels
     return {
         "reliability": metrics.reliability(probs, labels, run.bins),
         "rejection": metrics.rejection(probs, labels),
         "temperature": metrics.temperature(probs, labels, run.bins),
-        "ood": ood(run, test, data, probs),
+        "ood": ood(run, probs, foreign),
         "twin": twin(run, networks[0], data, test.device),
         "variance": variance(run, networks[0], data, test.device),
         "example": example(evaluated, data),
     }
 
 
-def ood(run, test, data, probs):
-    """How well predictive entropy tells another dataset's images from the test images, if those are on disk."""
+def predictions(evaluated, labels, foreign):
+    """What is kept of each test image."""
+    probs = evaluated.mean.double()
+    confidence, predicted = probs.max(1)
+    kept = {
+        "label": labels,
+        "predicted": predicted,
+        "confidence": confidence,
+        "true_probability": probs.gather(1, labels[:, None])[:, 0],
+        "brier": metrics.squared_distance(probs, labels),
+        "entropy": metrics.entropy(probs),
+        "sample_entropy": evaluated.sample_entropy,
+        "foreign_entropy": foreign,
+    }
+    return Predictions(**{name: None if value is None else value.numpy() for name, value in kept.items()})
+
+
+def foreign_entropy(run, test, data):
+    """Predictive entropy of each image of another dataset, if that is on disk."""
     if run.trained_on not in OUTSIDE:
         return None
     try:
@@ -48,12 +72,18 @@ def ood(run, test, data, probs):
     except Refused as sentence:
         log.warning("no images out of distribution, so no AUROC: %s", sentence)
         return None
-    inside, beyond = (metrics.entropy(p.double()) for p in (probs, test(images)[0].mean))
+    return metrics.entropy(test(images)[0].mean.double())
+
+
+def ood(run, probs, foreign):
+    """How well predictive entropy tells another dataset's images from the test images."""
+    if foreign is None:
+        return None
     return {
         "dataset": OUTSIDE[run.trained_on],
-        "auroc": metrics.auroc(inside, beyond),
-        "entropy": beyond.mean().item(),
-        "images": len(images),
+        "auroc": metrics.auroc(metrics.entropy(probs.double()), foreign),
+        "entropy": foreign.mean().item(),
+        "images": len(foreign),
     }
 
 

@@ -9,8 +9,10 @@ import json
 import os
 import re
 from dataclasses import dataclass, field, fields
+from functools import cache
 from glob import glob
 from importlib.util import find_spec
+from pathlib import Path
 
 from hydra.core.config_store import ConfigStore
 from hydra.errors import CompactHydraException
@@ -21,19 +23,28 @@ class Refused(CompactHydraException):
     """A request declined in one sentence that says what is wrong and the way out."""
 
 
-def training():
-    """A field that decides the trained weights."""
-    return field(default=MISSING, metadata={"part": "training"})
+def training(neutral=MISSING):
+    """A field that decides the trained weights.
+
+    A neutral value is what runs did before the field existed. It is left out of a run's identity, so a new field that
+    declares one renames no old result.
+    """
+    return field(default=MISSING, metadata={"part": "training", "neutral": neutral})
 
 
-def evaluation():
-    """A field that decides the metrics of given weights."""
-    return field(default=MISSING, metadata={"part": "evaluation"})
+def evaluation(neutral=MISSING):
+    """A field that decides the metrics of given weights; for `neutral` see `training`."""
+    return field(default=MISSING, metadata={"part": "evaluation", "neutral": neutral})
 
 
 def local():
     """A field about this machine: no part of a run's identity."""
-    return field(default=MISSING, metadata={"part": "local"})
+    return field(default=MISSING, metadata={"part": "local", "neutral": MISSING})
+
+
+def unused():
+    """A shared field that this method ignores: no part of its runs' identity."""
+    return field(default=MISSING, metadata={"part": "unused", "neutral": MISSING})
 
 
 def within(low, high, **values):
@@ -100,6 +111,8 @@ class Run:
             within(0, 1, lr_drops=drop)
         one_of(("step", "linear"), schedule=self.schedule)
         one_of(("auto", "fp32", "bf16"), precision=self.precision)
+        if self.precision == "auto":
+            self.precision = auto_precision(self.device)
         one_of(("auto", "eager"), engine=self.engine)
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise Refused(f"device={self.device} is not known: choose auto, cpu, cuda or one GPU such as cuda:1")
@@ -124,7 +137,9 @@ class Run:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
 
     def part(self, *parts):
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.metadata["part"] in parts}
+        """The fields of these parts, without those at their neutral value."""
+        values = {f: getattr(self, f.name) for f in fields(self) if f.metadata["part"] in parts}
+        return {f.name: value for f, value in values.items() if value != f.metadata["neutral"]}
 
     @property
     def training_identity(self):
@@ -136,17 +151,26 @@ class Run:
 
     @property
     def training_name(self):
-        return self._name(self.trained_on, self.training_identity)
+        return name_of(self.training_identity)
 
     @property
     def name(self):
-        return self._name(self.dataset, self.identity)
+        return name_of(self.identity)
 
-    def _name(self, dataset, identity):
-        """Readable axes for people, eight hex digits of the whole identity for certainty."""
-        knobs = [spelled(key, value) for key, value in self.knobs.items() if key in identity]
-        axes = "-".join([self.method, *knobs, self.protocol, f"seed{self.seed}"])
-        return f"{dataset}/{self.arch}/{axes}-{digest(identity)}"
+
+def name_of(identity):
+    """Readable axes for people, eight hex digits of the whole identity for certainty."""
+    shared = {f.name for f in fields(Run)}
+    knobs = [spelled(key, value) for key, value in identity.items() if key not in shared]
+    axes = "-".join([identity["method"], *knobs, identity["protocol"], f"seed{identity['seed']}"])
+    return f"{identity['dataset']}/{identity['arch']}/{axes}-{digest(identity)}"
+
+
+def complete(identity):
+    """An identity with the neutral values that it leaves out: absent and neutral are the same setting."""
+    schema = SCHEMAS.get(identity["method"], Run)
+    neutral = {f.name: f.metadata["neutral"] for f in fields(schema) if f.metadata["neutral"] is not MISSING}
+    return neutral | identity
 
 
 def spelled(key, value):
@@ -163,6 +187,8 @@ def digest(identity):
 @dataclass
 class Single(Run):
     """One deterministic network (Section 4.1.4, a)."""
+
+    samples: int = unused()
 
 
 @dataclass
@@ -182,6 +208,7 @@ class MCDropout(Run):
 class DeepEnsemble(Run):
     """Independently trained networks (Section 4.1.4, c)."""
 
+    samples: int = unused()
     members: int = evaluation()
 
     def __post_init__(self):
@@ -276,8 +303,23 @@ def register():
     OmegaConf.register_new_resolver("gpu_share", lambda per_gpu: 1 / (per_gpu or 1) if gpus() else 0, replace=True)
 
 
+def auto_precision(device):
+    """What precision=auto means on this machine: bf16 on a GPU, fp32 on a CPU."""
+    return "bf16" if device.startswith("cuda") or (device == "auto" and gpus()) else "fp32"
+
+
+@cache
+def built_for_cuda():
+    """Whether the installed torch can use a GPU, read from its version file: importing torch takes seconds."""
+    torch = find_spec("torch")
+    version = Path(torch.origin).with_name("version.py").read_text() if torch else "cuda = None"
+    return not re.search(r"^cuda\b.*= None", version, re.M)
+
+
 def gpus():
     """How many GPUs this process may use, counted without torch."""
+    if not built_for_cuda():
+        return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return len(glob("/dev/nvidia[0-9]*")) if visible is None else len(visible.split(",")) if visible else 0
 

@@ -182,7 +182,8 @@ class Tester:
         with devices.measured(self.device) as cost, torch.no_grad():
             evaluated = evaluate(self.draws, images, self.prepare, self.batch, quiet)
         peak = max(self.peak, cost["peak_memory_bytes"])  # the replay of a graph takes no memory
-        rate = {"ms_per_image": 1000 * cost["seconds"] / len(images), "peak_memory_bytes": peak}
+        per_image = 1000 * cost["seconds"] / len(images)
+        rate = {"images": len(images), "ms_per_image": per_image, "peak_memory_bytes": peak}
         return evaluated, cost | rate | self.about
 
 
@@ -221,9 +222,11 @@ def compact(network, dtype):
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Mean probabilities (images, classes), those of the first few samples, and those of the first k for some k."""
+    """Mean probabilities (images, classes), the mean entropy of the samples (images), the probabilities of the first
+    few samples, and the means over the first k samples for some k."""
 
     mean: torch.Tensor
+    sample_entropy: torch.Tensor
     first: torch.Tensor
     by_count: dict
 
@@ -233,19 +236,21 @@ def evaluate(draws, images, prepare, batch, quiet=False):
 
     `quiet` is for a caller that shows a bar of its own.
     """
-    means, firsts, by_count = [], [], defaultdict(list)
+    means, spreads, firsts, by_count = [], [], [], defaultdict(list)
     with tqdm(total=len(images), desc="evaluation", unit="image", disable=quiet or bars()) as bar:
         for first in range(0, len(images), batch):
             x = prepare(images[first : first + batch])
             rows = torch.arange(first, first + len(x), device=x.device)
-            total, kept = 0, []
+            total, entropies, kept = 0, 0, []
             for k, probs in enumerate((p for draw in draws for s in draw(x, rows) for p in s), 1):
-                total = total + probs
+                total, entropies = total + probs, entropies + metrics.entropy(probs)
                 if k <= DIVERSE:
                     kept.append(probs.clone())
                 if k in COUNTS:
                     by_count[k].append((total / k).cpu())
             means.append((total / k).cpu())
+            spreads.append((entropies / k).cpu())
             firsts.append(torch.stack(kept).cpu())
             bar.update(len(x))
-    return Evaluated(torch.cat(means), torch.cat(firsts, 1), {k: torch.cat(v) for k, v in by_count.items()})
+    by_count = {k: torch.cat(each) for k, each in by_count.items()}
+    return Evaluated(torch.cat(means), torch.cat(spreads), torch.cat(firsts, 1), by_count)

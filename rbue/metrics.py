@@ -48,8 +48,13 @@ def nll(probs, labels):
 
 def brier(probs, labels):
     """Mean squared distance to the one-hot label, between 0 and 2."""
+    return squared_distance(probs, labels).mean().item()
+
+
+def squared_distance(probs, labels):
+    """Of each image's prediction to its one-hot label."""
     wanted = torch.nn.functional.one_hot(labels, probs.shape[1])
-    return (probs.double() - wanted).square().sum(1).mean().item()
+    return (probs.double() - wanted).square().sum(1)
 
 
 def entropy(probs):

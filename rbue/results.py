@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from rbue import locks
+from rbue import locks, schema
 from rbue.config import Refused
 
-FORMAT = 1
 ROOT = Path(__file__).parent.parent
 
 
@@ -60,41 +59,13 @@ def find(run):
     path = folder(run) / "result.json"
     if not os.path.exists(path):  # Path.exists() raises in a folder that may not be entered
         return None
-    return read(path, "trainings")
+    return schema.read(path)
 
 
-NEEDED = {
-    "config": ("method", "dataset", "arch", "protocol", "seed"),
-    "metrics": ("accuracy", "ece"),
-    "seconds": ("train", "evaluate"),
-}
-
-
-def read(path, *more):
-    """A finished result that has what every report needs, and `more`."""
-    try:
-        result = json.loads(Path(path).read_text())
-        if result["format"] != FORMAT:
-            raise Refused(f"{path} has format {result['format']}, this version reads {FORMAT}: move it away to redo it")
-        for missing in lacking(result, more):
-            raise ValueError(f"no {missing}")
-        return result
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise Refused(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
-
-
-def lacking(result, more):
-    """What a result ought to have and has not."""
-    for key in ("name", *NEEDED, *more):
-        if not result.get(key):
-            yield key
-        yield from (f"{key}.{part}" for part in NEEDED.get(key, ()) if result[key].get(part) is None)
-
-
-def record(run, report, trainings, cost):
-    """Writes the run's result: its config, what it scored, what it cost, and on what."""
+def record(run, report, trainings, cost, predictions=None):
+    """Writes the run's predictions and its result: its config, what it scored, what it cost, and on what."""
     result = {
-        "format": FORMAT,
+        "format": schema.FORMAT,
         "name": run.name,
         "config": run.identity,
         **report,
@@ -104,20 +75,25 @@ def record(run, report, trainings, cost):
             "evaluate": cost["seconds"],
         },
         "test_ms_per_image": cost["ms_per_image"],
+        "images": cost["images"],
         "passes": cost["passes"],
         "parameters": sum(t["parameters"] for t in trainings),
         "peak_memory_bytes": {
             "train": max(t["peak_memory_bytes"] for t in trainings),
             "evaluate": cost["peak_memory_bytes"],
         },
-        "trainings": trainings,
+        "trainings": list(trainings),
         "environment": environment() | {key: cost[key] for key in ("hardware", "precision", "engine")},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    write(folder(run) / "result.json", result)
+    checked = schema.parse(result)
+    if predictions:
+        with replacing(folder(run) / "predictions.npz") as file:
+            predictions.save(file)
+    write(folder(run) / "result.json", result)  # last: it marks the run as finished
     for outdated in ("failed.json", "corruptions.json"):
         (folder(run) / outdated).unlink(missing_ok=True)
-    return result
+    return checked
 
 
 def total(key, trainings):
@@ -128,10 +104,10 @@ def total(key, trainings):
 
 def summary(result):
     """One line for the console."""
-    scores, seconds = result["metrics"], result["seconds"]
+    scores, seconds = result.metrics, result.seconds
     return (
         f"accuracy {scores['accuracy']:.2%}  ECE {scores['ece']:.4f}  NLL {scores['nll']:.4f}  "
-        f"training {seconds['train']:.1f} s  evaluation {seconds['evaluate']:.1f} s"
+        f"training {seconds.train:.1f} s  evaluation {seconds.evaluate:.1f} s"
     )
 
 
@@ -143,10 +119,10 @@ def collect(results_dir):
     results = {}
     for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path)):
         try:
-            result = read(path)
-            if result["name"] in results:
-                raise Refused(f"{path} is a copy: {result['name']} is there already")
-            results[result["name"]] = result
+            result = schema.read(path)
+            if result.name in results:
+                raise Refused(f"{path} is a copy: {result.name} is there already")
+            results[result.name] = result
         except Refused as sentence:
             print(f"left out: {sentence}", file=sys.stderr)
     return list(results.values())

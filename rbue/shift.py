@@ -51,5 +51,5 @@ def add(done, name, severity, run, sets, test):
         return
     evaluated, _ = test(images, quiet=True)
     scores = metrics.score(evaluated.mean, labels.cpu(), run.bins)
-    cell = {"severity": severity} | {key: scores[key] for key in ("accuracy", "ece", "nll")}
+    cell = {"severity": severity} | {key: scores[key] for key in ("accuracy", "ece", "nll", "brier")}
     done["types"].setdefault(name, []).append(cell)

@@ -165,9 +165,9 @@ def seconds_left(cells, known):
     """One run after the other at the pace of the nearest cells done; None where none of them is near."""
     train, evaluate, left, counted = [], [], 0.0, set()
     for one in (one for one in known if one.result):
-        seconds, parts = one.result["seconds"], len(one.result["trainings"])
-        train.append((key(one.run, one.run.trained_on), seconds["train"] / parts))
-        evaluate.append((key(one.run, one.run.dataset), seconds["evaluate"]))
+        seconds, parts = one.result.seconds, max(1, len(one.result.trainings))
+        train.append((key(one.run, one.run.trained_on), seconds.train / parts))
+        evaluate.append((key(one.run, one.run.dataset), seconds.evaluate))
     for run in (one.run for one in cells if one.state != "done"):
         parts = {p.training_name: p for p in run.trainings if not results.is_trained(p)}
         expected = [pace(train, key(p, p.trained_on)) for name, p in parts.items() if name not in counted]

@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 
-from rbue.config import Run, parse, register
+from rbue.config import Run, complete, parse, register
 
 ROWS = [
     ("Single", {"method": "single"}),
@@ -85,12 +85,13 @@ def canonical(dataset, protocol, method):
 def cell_identity(dataset, protocol, arch, settings):
     """What a run must have been to be this cell: every key that decides weights or metrics."""
     run = canonical(dataset, protocol, settings["method"])
-    return replace(run, arch=arch, **settings).identity if run else {}
+    return replace(run, arch=arch, **settings).identity if run else settings
 
 
 def difference(config, expected):
-    """The keys, the seed aside, in which a run is not what was expected, with the run's values."""
-    keys = [key for key in config | expected if key != "seed"]
+    """The keys in which a run is not what was expected, with the run's values. Seeds and precisions share a row."""
+    config, expected = complete(config), complete(expected)
+    keys = [key for key in config | expected if key not in ("seed", "precision")]
     return {k: config.get(k, "absent") for k in keys if k not in config or config[k] != expected.get(k)}
 
 

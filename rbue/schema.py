@@ -1,0 +1,311 @@
+"""Result: what one finished run says, typed and versioned. `read` is the only reader of result.json; it needs no torch.
+
+A field with a default may be absent from a file, as one of an older format or of other hardware: absent is None, never
+zero. Format 2 stores what `precision=auto` was, leaves out settings that decide nothing (Single's `samples`), and
+counts the test images; `upgrade` turns an older file into it.
+"""
+
+import json
+import math
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import get_args, get_origin, get_type_hints
+
+from rbue import config
+from rbue.config import Refused
+from rbue.predictions import Predictions
+
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Training as it took, which in a pack is an equal share; with the GPU to itself; and evaluation."""
+
+    train: float
+    evaluate: float
+    alone: float | None = None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak memory in bytes."""
+
+    train: int | None = None
+    evaluate: int | None = None
+
+
+@dataclass(frozen=True)
+class Training:
+    """How one network was trained. `packed` networks shared the device."""
+
+    name: str | None = None
+    seconds: float | None = None
+    alone: float | None = None
+    packed: int = 1
+    hardware: str | None = None
+    engine: str | None = None
+    parameters: int | None = None
+    peak_memory_bytes: int | None = None
+    setup_seconds: float | None = None
+    epoch: int | None = None
+    loss: float | None = None
+    accuracy: float | None = None
+    kl: float | None = None
+    lr: float | None = None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a number depends on besides its config; hardware, precision and engine are those of the evaluation."""
+
+    commit: str | None = None
+    changed: bool | None = None
+    python: str | None = None
+    platform: str | None = None
+    torch: str | None = None
+    torchvision: str | None = None
+    numpy: str | None = None
+    hardware: str | None = None
+    precision: str | None = None
+    engine: str | None = None
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """Matrices between pairs of samples, with bootstrap intervals of their mean and maximum."""
+
+    jsd: list[list[float]]
+    dis: list[list[float]]
+    intervals: dict[str, list[float]] | None = None
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """One entry per ECE bin; an empty bin has no confidence and no accuracy."""
+
+    count: list[int]
+    confidence: list[float | None]
+    accuracy: list[float | None]
+
+
+@dataclass(frozen=True)
+class Rejection:
+    rejected: list[float]
+    accuracy: list[float]
+
+
+@dataclass(frozen=True)
+class Temperature:
+    temperature: float
+    ece: float
+    nll: float
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Images of another dataset, told apart by predictive entropy."""
+
+    dataset: str
+    auroc: float
+    entropy: float
+    images: int
+
+
+@dataclass(frozen=True)
+class LayerVariance:
+    """The variance of one DropReLU layer's summed output (Section 3.4), four ways."""
+
+    site: int
+    name: str
+    closed: float
+    paper: float
+    dropout: float
+    monte_carlo: float
+    elements: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """One test image with its sample predictions, for the framework figure."""
+
+    index: int
+    label: str
+    classes: list[str]
+    png: str
+    samples: list[list[float]]
+    mean: list[float]
+    entropy: float
+
+
+@dataclass(frozen=True)
+class Level:
+    """Scores on one corruption at one severity."""
+
+    severity: int
+    accuracy: float
+    ece: float
+    nll: float | None = None
+    brier: float | None = None
+
+
+@dataclass(frozen=True)
+class Corruptions:
+    """`source` is generated or official; `skipped` says why a type was left out."""
+
+    source: str
+    types: dict[str, list[Level]]
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    name: str
+    config: dict
+    metrics: dict[str, float]
+    seconds: Seconds
+    format: int = FORMAT
+    images: int | None = None  # in the test set
+    passes: int | None = None
+    parameters: int | None = None
+    test_ms_per_image: float | None = None
+    peak_memory_bytes: Memory = field(default_factory=Memory)
+    trainings: list[Training] = field(default_factory=list)
+    environment: Environment = field(default_factory=Environment)
+    finished: str | None = None
+    by_samples: dict[str, list[float]] | None = None
+    diversity: Diversity | None = None
+    reliability: Reliability | None = None
+    rejection: Rejection | None = None
+    temperature: Temperature | None = None
+    ood: Foreign | None = None
+    twin: dict[str, float] | None = None
+    variance: list[LayerVariance] | None = None
+    example: Example | None = None
+    corruptions: Corruptions | None = None
+    folder: str | None = None  # where it was read from; not in the file
+
+    @cached_property
+    def predictions(self) -> Predictions | None:
+        """Every test image's prediction, or None where the run kept none."""
+        path = Path(self.folder or "") / "predictions.npz"
+        return Predictions.load(path) if self.folder and path.exists() else None
+
+
+def read(path) -> Result:
+    """A finished result, or a sentence that names the file and what is wrong with it."""
+    path = Path(path)
+    try:
+        return parse(json.loads(path.read_text(encoding="utf-8")) | {"folder": str(path.parent)})
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OSError) as error:
+        raise Refused(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
+
+
+def parse(content) -> Result:
+    if content.get("format") not in (1, FORMAT):
+        raise ValueError(f"it has format {content.get('format')}, this version reads 1 to {FORMAT}")
+    result = converter(Result)(upgrade(content) if content["format"] < FORMAT else content, "")
+    for group, keys in NEEDED.items():
+        for key in (key for key in keys if key not in getattr(result, group)):
+            raise ValueError(f"no {group}.{key}")
+    if not isinstance(result.config["seed"], int):
+        raise ValueError(f"config.seed is {result.config['seed']!r}")
+    return result
+
+
+NEEDED = {"config": ("method", "dataset", "arch", "protocol", "seed"), "metrics": ("accuracy", "ece")}
+
+
+# --- JSON against the types above -------------------------------------------------------------------------------------
+
+
+@cache
+def converter(kind):
+    """(value, where) -> the value as this type; a ValueError that says where it is not one."""
+    if is_dataclass(kind):
+        return record_of(kind)
+    if get_origin(kind) is UnionType:
+        (inner,) = (converter(part) for part in get_args(kind) if part is not NoneType)
+        return lambda value, where: None if value is None else inner(value, where)
+    if get_origin(kind) is list:
+        inner = converter(*get_args(kind))
+        return lambda value, where: [inner(each, where) for each in checked(value, list, where)]
+    if get_origin(kind) is dict:
+        inner = converter(get_args(kind)[1])
+        return lambda value, where: {k: inner(v, f"{where}.{k}") for k, v in checked(value, dict, where).items()}
+    if kind is float:
+        return number
+    return lambda value, where: checked(value, kind, where)
+
+
+def record_of(kind):
+    hints = get_type_hints(kind)
+    inner = {f.name: converter(hints[f.name]) for f in fields(kind)}
+    needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
+
+    def convert(value, where):
+        value = checked(value, dict, where)
+        for name in (name for name in needed if name not in value):
+            raise ValueError(f"no {f'{where}.{name}'.lstrip('.')}")
+        known = {k: v for k, v in value.items() if k in inner and not (v is None and k in optional)}
+        return kind(**{name: inner[name](each, f"{where}.{name}".lstrip(".")) for name, each in known.items()})
+
+    return convert
+
+
+def checked(value, kind, where):
+    if type(value) is not kind:
+        raise ValueError(f"{where or 'it'} is {value!r:.40}, not {KINDS.get(kind, kind.__name__)}")
+    return value
+
+
+KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text", bool: "true or false"}
+
+
+def number(value, where):
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"{where} is {value!r:.40}, not a number")
+    return float(value)
+
+
+# --- format 1 ---------------------------------------------------------------------------------------------------------
+
+
+def upgrade(content):
+    """A format-1 file as format 2: its settings as they were used, and the names that follow from them."""
+    settings = used(content)
+    named = zip(content.get("trainings") or [], training_names(settings), strict=False)
+    trainings = [training | {"name": name} for training, name in named]
+    counted = (content.get("reliability") or {}).get("count")  # every test image is in one bin
+    known = {"name": config.name_of(settings), "images": sum(counted) if counted else None}
+    return content | {"format": FORMAT, "config": settings, "trainings": trainings} | known
+
+
+def used(content):
+    """The config with what `precision=auto` meant there, without settings that its method does not use."""
+    settings = dict(content["config"])
+    records = [*(content.get("trainings") or []), content.get("environment") or {}]
+    hardware = next((str(r["hardware"]) for r in records if r.get("hardware")), "CPU")
+    if settings.get("precision") == "auto":
+        settings["precision"] = "fp32" if "CPU" in hardware else "bf16"
+    if (settings["arch"], settings.get("placement")) == ("vgg13", "block"):
+        settings["placement"] = "last"  # VGG-13 has no blocks, so both are one network: dropout before the classifier
+    unused = {f.name for f in schema_fields(settings["method"]) if f.metadata["part"] == "unused"}
+    return {key: value for key, value in settings.items() if key not in unused}
+
+
+def schema_fields(method):
+    return fields(config.SCHEMAS.get(method, config.Run))
+
+
+def training_names(settings):
+    """The names of the trainings behind a run, in order; an ensemble's are the Single runs of the next seeds."""
+    members = settings.get("members", 1)
+    method = "single" if "members" in settings else settings["method"]
+    parts = {f.name for f in schema_fields(method) if f.metadata["part"] == "training"}
+    own = {key: value for key, value in settings.items() if key in parts}
+    own |= {"method": method, "dataset": settings["dataset"].removesuffix("_c")}
+    return [config.name_of(own | {"seed": settings["seed"] + k}) for k in range(members)]

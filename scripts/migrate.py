@@ -1,0 +1,58 @@
+"""Bring stored results to the present format: each run's folder gets the name that its settings have now.
+
+python scripts/migrate.py                      # results/runs
+python scripts/migrate.py --results theirs     # somebody else's runs
+
+Results of an older format are also read as they are. Migrate them so that a finished run is found under its name and
+skipped. A second call changes nothing.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
+
+from rbue import results, schema
+from rbue.cli import one_sentence_errors
+from rbue.config import Refused
+
+
+def arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default="results/runs", help="folder of runs (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def migrate(path, root):
+    """Rename one run's folder and rewrite its result; its other files move along. Returns whether it was outdated."""
+    schema.read(path)  # refuses what is no result
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if content["format"] == schema.FORMAT:
+        return False
+    upgraded = schema.upgrade(content)
+    target = root / upgraded["name"]
+    if target != path.parent:
+        if target.exists():
+            raise Refused(f"{path} stays as it is: {target} is there already")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(path.parent, target)
+    results.write(target / "result.json", upgraded)
+    return True
+
+
+def main(argv=None):
+    root, renamed = arguments(argv).results, 0
+    for path in sorted(root.rglob("result.json")):
+        try:
+            renamed += migrate(path, root)
+        except Refused as sentence:
+            print(f"left out: {sentence}", file=sys.stderr)
+    print(f"{root}: {renamed} results brought to format {schema.FORMAT}")
+
+
+if __name__ == "__main__":
+    with one_sentence_errors():
+        main()
