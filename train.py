@@ -35,7 +35,7 @@ def experiment(run):
     from rbue import analysis, data, devices, inference, metrics, shift, training  # torch takes seconds: not for a TAB
 
     device = devices.choose(run.device, run.per_gpu)
-    images = data.load(run.trained_on, run.data_dir)
+    images = data.of(run)
     sets = shift.sets(run, images)
     networks, records = training.trained(run.trainings, images, device)
     test = inference.Tester(run, networks, images, device)

@@ -8,6 +8,7 @@ import base64
 import io
 import logging
 
+import numpy as np
 import torch
 from PIL import Image
 
@@ -15,7 +16,7 @@ from rbue import inference, metrics, noise, surgery
 from rbue.config import Refused
 from rbue.data import augment
 from rbue.data.outside import OUTSIDE, outside
-from rbue.layers import DropReLU
+from rbue.layers import DropReLU, GaussianWeight
 from rbue.predictions import Predictions
 
 IMAGES, DRAWS = 32, 200  # of the Monte-Carlo variance: a relative error of about 2 %
@@ -42,6 +43,7 @@ def shown(run, networks, test, data, evaluated, foreign):
         "ood": ood(run, probs, foreign),
         "twin": twin(run, networks[0], data, test.device),
         "variance": variance(run, networks[0], data, test.device),
+        "posterior": posterior(networks[0]),
         "example": example(evaluated, data),
     }
 
@@ -94,6 +96,19 @@ def twin(run, network, data, device):
     test = inference.Tester(run, [surgery.twin(network)], data, device)
     evaluated, cost = test(data.test_images, quiet=True)
     return metrics.score(evaluated.mean, data.test_labels, run.bins) | {"ms_per_image": cost["ms_per_image"]}
+
+
+@torch.no_grad()
+def posterior(network):
+    """The spread of each random weight's standard deviations; none for a network with fixed weights."""
+    sites = [(name, m) for name, m in network.named_modules() if isinstance(m, GaussianWeight)]
+    rows = []
+    for name, site in sites:
+        sigma = site.sigma().double().flatten()
+        quantiles = np.quantile(sigma.cpu().numpy(), (0.05, 0.25, 0.5, 0.75, 0.95))  # torch's takes 2**24 elements
+        layer = name.replace("parametrizations.", "").removesuffix(".0")
+        rows.append({"name": layer, "elements": len(sigma), "sigma": quantiles.tolist()})
+    return rows or None
 
 
 @torch.no_grad()

@@ -85,6 +85,7 @@ class Run:
     crop: int = training()
     flip: bool = training()
     precision: str = training()
+    holdout: int = training(neutral=0)
     samples: int = evaluation()
     bins: int = evaluation()
     corruptions: str = evaluation()
@@ -101,7 +102,7 @@ class Run:
 
     def __post_init__(self):
         within(0, 2**31 - 1, seed=self.seed)
-        at_least(0, crop=self.crop, lr=self.lr, weight_decay=self.weight_decay)
+        at_least(0, crop=self.crop, lr=self.lr, weight_decay=self.weight_decay, holdout=self.holdout)
         at_least(1, epochs=self.epochs, batch=self.batch, samples=self.samples, bins=self.bins)
         at_least(1, checkpoint_every=self.checkpoint_every, pack=self.pack)
         for name in ("eval_batch", "per_gpu"):
@@ -120,6 +121,8 @@ class Run:
         if self.logger == "tensorboard" and not find_spec("tensorboard"):
             raise Refused("logger=tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'")
         one_of(("none", "auto", "generated", "official"), corruptions=self.corruptions)
+        if self.holdout and self.corruptions != "none":
+            raise Refused(f"holdout={self.holdout} tests on training images, of which there are no corrupted sets")
 
     @property
     def trained_on(self):
@@ -177,6 +180,8 @@ def spelled(key, value):
     """A knob in a folder's name."""
     if isinstance(value, str):
         return value.replace("/", "_")
+    if value is True:
+        return key
     return f"{key}{value:.4g}" if isinstance(value, int | float) else f"{key}{value}"
 
 
@@ -230,14 +235,35 @@ class SVI(Run):
     beta: float = training()
     kl_warmup: float = training()
     rho_lr: float = training()
+    rho_optimizer: str = training(neutral="adam")
+    tempered_prior: bool = training(neutral=False)
+    refit_batchnorm: bool = evaluation(neutral=False)
 
     def __post_init__(self):
         super().__post_init__()
         at_least(0, rho_lr=self.rho_lr, beta=self.beta)
+        one_of(("sgd", "adam"), rho_optimizer=self.rho_optimizer)
+        if self.tempered_prior and not self.beta:
+            raise Refused("tempered_prior=true scales the prior's variance by beta, so beta must be above 0")
         if not self.weight_decay:
             raise Refused("method=svi takes its prior from the weight decay, so weight_decay must be above 0")
         within(1e-8, 10, sigma=self.sigma)
         within(0, 1, kl_warmup=self.kl_warmup)
+
+
+@dataclass
+class IVON(Run):
+    """A Gaussian over the weights by natural gradients (Shen et al., 2024); not in the paper."""
+
+    hess_init: float = training()
+    hess_rate: float = training()
+
+    def __post_init__(self):
+        super().__post_init__()
+        within(1e-8, 1e4, hess_init=self.hess_init)
+        within(0, 1, hess_rate=self.hess_rate)
+        if not self.weight_decay or self.momentum == 1:
+            raise Refused("method=ivon needs weight_decay above 0, for its prior, and momentum below 1")
 
 
 @dataclass
@@ -273,6 +299,7 @@ SCHEMAS = {
     "mc_dropout": MCDropout,
     "deep_ensemble": DeepEnsemble,
     "svi": SVI,
+    "ivon": IVON,
     "dropreLU": DropReLU,
     "rrelu": RReLU,
 }

@@ -13,9 +13,11 @@ from statistics import median
 import torch
 from torch import fx
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 
 from rbue import devices, noise, surgery
 from rbue.data import augment
+from rbue.ivon import Ivon
 
 log = logging.getLogger(__name__)
 
@@ -61,17 +63,23 @@ def learning_rates(run, steps):
 
 
 def optimizers(network, run, lr):
-    """SGD for everything but the posteriors' deviations, which Adam learns. A posterior's mean has its prior instead
-    of weight decay."""
+    """SGD for everything but random weights with an optimizer of their own: Adam may learn their deviations, Ivon has
+    both. A random weight has its prior instead of weight decay."""
     posteriors = surgery.posteriors(network)
-    means, rhos = {id(mu) for mu, _ in posteriors}, {id(site.rho) for _, site in posteriors}
-    plain = [p for p in network.parameters() if id(p) not in means | rhos]
-    groups = [{"params": plain}, {"params": [mu for mu, _ in posteriors], "weight_decay": 0.0}]
+    means, rhos = [mu for mu, _ in posteriors], [site.rho for _, site in posteriors if hasattr(site, "rho")]
+    by_adam = rhos if rhos and run.rho_optimizer == "adam" else []
+    by_ivon = [] if rhos else posteriors
+    random = {id(parameter) for parameter in means + rhos}
+    elsewhere = {id(parameter) for parameter in by_adam + [mu for mu, _ in by_ivon]}
+    plain = [p for p in network.parameters() if id(p) not in random]
+    groups = [{"params": plain}]
+    groups += [{"params": [p for p in means + rhos if id(p) not in elsewhere], "weight_decay": 0.0}]
     common = {"momentum": run.momentum, "nesterov": run.momentum > 0, "weight_decay": run.weight_decay, "fused": True}
     made = [torch.optim.SGD([g for g in groups if g["params"]], lr=lr, **common)]
-    if rhos:
-        rho_lr = {"lr": run.rho_lr, "fused": True, "capturable": lr.is_cuda}
-        made.append(torch.optim.Adam([site.rho for _, site in posteriors], **rho_lr))
+    if by_adam:
+        made.append(torch.optim.Adam(by_adam, lr=run.rho_lr, fused=True, capturable=lr.is_cuda))
+    if by_ivon:
+        made.append(Ivon(by_ivon, lr, run.momentum, 1 - run.hess_rate, run.hess_init))
     return made
 
 
@@ -90,6 +98,8 @@ class Step:
         self.lr = torch.zeros((), device=device)
         self.parameters = list(self.network.parameters())
         self.optimizers = optimizers(self.network, run, self.lr)
+        beta, rise = getattr(run, "beta", 0.0), getattr(run, "kl_warmup", 0.0) * self.total
+        self.beta, self.rise = (torch.tensor(value, device=device) for value in (beta, max(rise, 1e-9)))
         self.sums = torch.zeros(3, dtype=torch.float64, device=device)
         self.noise, self.seed = noise.of(self.network), torch.tensor(run.seed, device=device)
         self.sites, self.one_site = torch.arange(self.noise.sites, device=device), torch.arange(1, device=device)
@@ -125,8 +135,7 @@ class Step:
 
     def kl_weight(self, count):
         """Rises from 0 to beta over the first part of training, or the prior drowns the data at the start."""
-        rise = getattr(self.run, "kl_warmup", 0) * self.total
-        return getattr(self.run, "beta", 0.0) * ((count[0] / rise).clamp(max=1) if rise else 1.0)
+        return self.beta * (count[0] / self.rise).clamp(max=1)
 
     def update(self, gradients):
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
@@ -210,13 +219,18 @@ def compiled(function):
 
 
 def share_code(networks):
-    """Traced networks of equal code become one class, so that what is compiled for one of them serves all.
+    """Modules of equal code become one class, so that what is compiled for one network serves all.
 
-    Their graphs must not be recompiled after: that would change the code of the others.
+    torch makes a class of its own for every traced network and for every module with random weights. The graphs must
+    not be recompiled after: that would change the code of the others.
     """
     classes = {}
-    for network in (n for n in networks if isinstance(n, fx.GraphModule)):
-        network.__class__ = classes.setdefault(network.code, type(network))
+    for module in (m for network in networks for m in network.modules()):
+        if isinstance(module, fx.GraphModule):
+            module.__class__ = classes.setdefault(module.code, type(module))
+        elif parametrize.is_parametrized(module):
+            code = parametrize.type_before_parametrizations(module), *module.parametrizations
+            module.__class__ = classes.setdefault(code, type(module))
 
 
 def graph_of(steps, device):

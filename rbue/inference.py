@@ -21,6 +21,7 @@ from rbue.layers import Site
 from rbue.methods import METHODS
 
 COUNTS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 1000)  # where the sample curve is drawn
+REFIT = 5000  # training images behind batch-norm statistics that are computed anew
 DIVERSE = 4  # samples compared pairwise (Section 4.4)
 
 
@@ -88,6 +89,36 @@ def one_by_one(network, x, rows, samples, seed):
     for k in range(samples):
         with noise.counted(network, seed + noise.TEST, k, rows):
             yield probabilities(network(x))[None]
+
+
+class Refitted:
+    """One pass per sample with the batch-norm statistics of that sample's own weights, as SWAG has them.
+
+    Running statistics are averaged over the weight draws of training and fit none of them.
+    """
+
+    def __init__(self, network, samples, seed, batches):
+        self.network, self.seed = copy.deepcopy(network), seed
+        self.norms = [m for m in self.network.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
+        self.statistics = [self.fit(k, batches) for k in range(samples)]
+
+    def draw(self, k, x, rows):
+        with noise.counted(self.network, self.seed + noise.TEST, k, rows):
+            return probabilities(self.network(x))
+
+    def fit(self, k, batches):
+        for number, x in enumerate(batches, 1):
+            for norm in self.norms:
+                norm.train().momentum = 1 / number  # the mean over all batches, of which none counts more
+            self.draw(k, x, torch.arange(len(x), device=x.device))
+        return [(norm.eval().running_mean.clone(), norm.running_var.clone()) for norm in self.norms]
+
+    def __call__(self, x, rows):
+        for k, statistics in enumerate(self.statistics):
+            for norm, (mean, variance) in zip(self.norms, statistics, strict=True):
+                norm.running_mean.copy_(mean)
+                norm.running_var.copy_(variance)
+            yield self.draw(k, x, rows)[None]
 
 
 class Stacked:
@@ -165,13 +196,19 @@ class Tester:
         samples = METHODS[run.method].samples(run)
         with devices.measured(device) as setup, torch.no_grad():
             first = self.prepare(nhwc(data.test_images[: self.batch], device))
-            self.draws, how = zip(*(fast(n, samples, run, first, self.dtype) for n in networks), strict=True)
+            refit = self.refitting(data) if getattr(run, "refit_batchnorm", False) else None
+            self.draws, how = zip(*(fast(n, samples, run, first, self.dtype, refit) for n in networks), strict=True)
             for draw in self.draws:  # what a first pass costs once, such as trying convolutions, is no time an image
                 next(iter(draw(first, torch.arange(len(first), device=device))))
         precision = str(self.dtype).removeprefix("torch.")
         passes = max(samples, len(networks))
         self.about = {"passes": passes, "engine": how[0], "precision": precision, "setup_seconds": setup["seconds"]}
         self.peak = setup["peak_memory_bytes"]
+
+    def refitting(self, data):
+        """Batches of training images spread over the whole set, for the statistics of batch-norm."""
+        chosen = data.train_images[:: max(1, len(data.train_images) // REFIT)][:REFIT]
+        return [self.prepare(x) for x in nhwc(chosen, self.device).split(min(self.batch, 500))]
 
     def prepare(self, x):
         return augment.normalise(x, self.mean, self.std).to(self.dtype)
@@ -200,10 +237,12 @@ def batch_size(run, device):
     return run.eval_batch or (2000 if device.type == "cuda" else 250)
 
 
-def fast(network, samples, run, x, dtype):
+def fast(network, samples, run, x, dtype, refit=None):
     """A sampler for the test set and how it runs: folded, in half precision and captured where the GPU allows it."""
     if x.is_cuda:
         network = compact(network, dtype)
+    if refit and noise.of(network).sites:
+        return Refitted(network, samples, run.seed, refit), "eager"
     if x.is_cuda and run.engine == "auto" and noise.of(network).sites:
         try:
             return Captured(network, samples, run.seed, x), "captured"

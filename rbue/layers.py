@@ -48,18 +48,17 @@ class _RReLU(torch.autograd.Function):
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, keys, limit, scale):
-        ctx.save_for_backward(hidden(keys), limit)
-        ctx.scale = scale
+        ctx.save_for_backward(hidden(keys), limit, scale)
         return _Dropout.drop(x, keys, limit, scale)
 
     @staticmethod
     def drop(x, keys, limit, scale):
-        return torch.where(noise.below(keys, x.shape[1:], limit), x * scale, 0)
+        return torch.where(noise.below(keys, x.shape[1:], limit), (x * scale).to(x.dtype), 0)
 
     @staticmethod
     def backward(ctx, grad):
-        keys, limit = ctx.saved_tensors
-        return _Dropout.drop(grad, hidden(keys), limit, ctx.scale), None, None, None
+        keys, limit, scale = ctx.saved_tensors
+        return _Dropout.drop(grad, hidden(keys), limit, scale), None, None, None
 
 
 def hidden(keys):
@@ -135,11 +134,12 @@ class Dropout(Site):
     def __init__(self, p):
         super().__init__()
         within(0, 1, p=p)
-        self.p, self.scale = p, 1 / (1 - p) if p < 1 else 0.0
+        self.p, self.random = p, p > 0
         self.register_buffer("limit", noise.threshold(1 - p), persistent=False)
+        self.register_buffer("scale", torch.tensor(1 / (1 - p) if p < 1 else 0.0), persistent=False)
 
-    def forward(self, x):
-        return x if self.p == 0 else _Dropout.apply(x, self.keys(x), self.limit, self.scale)
+    def forward(self, x):  # reads no p: one code for all
+        return _Dropout.apply(x, self.keys(x), self.limit, self.scale) if self.random else x
 
     def twin(self):
         return nn.Identity()
@@ -149,21 +149,39 @@ class Dropout(Site):
 
 
 class GaussianWeight(Site):
-    """A weight drawn from N(mu, softplus(rho)^2), once a forward pass: a parametrization of `mu` (see surgery.bayes).
+    """A weight drawn from N(mu, sigma^2), once per forward pass: a parametrization of `mu` (see surgery.bayes).
 
-    The prior is N(0, prior^2). One draw serves the whole batch, as in Bayes by backprop.
+    One draw serves the whole batch, as in Bayes by backprop. The prior is N(0, prior^2). Subclasses say what sigma is.
     """
 
-    def __init__(self, mu, sigma, prior):
+    def __init__(self, prior):
         super().__init__()
-        self.rho = nn.Parameter(torch.full_like(mu, sigma).expm1().log())  # softplus(rho) = sigma
-        self.prior = prior
+        self.register_buffer("prior", torch.tensor(float(prior)), persistent=False)  # a tensor: one code for all
+
+    def normal(self, mu):
+        return noise.normal(self.noise.of_pass(self.site, mu.device), mu.shape)[0]
 
     def forward(self, mu):
-        key = self.noise.of_pass(self.site, mu.device)
-        return mu + nn.functional.softplus(self.rho) * noise.normal(key, mu.shape)[0]
+        return mu + self.sigma() * self.normal(mu)
 
     def kl(self, mu):
         """KL(posterior || prior) summed over the weight's elements, in nats."""
-        ratio = nn.functional.softplus(self.rho) / self.prior
+        ratio = self.sigma() / self.prior
         return 0.5 * (ratio**2 + (mu / self.prior) ** 2 - 1).sum() - ratio.log().sum()
+
+
+class LearnedGaussian(GaussianWeight):
+    """A Gaussian weight with a learned deviation, sigma = softplus(rho). Training minimises, per training image,
+
+        E_w[cross-entropy] + beta/N · KL( N(mu, sigma^2) || N(0, prior^2) ),    prior^2 = 1/(N · weight decay)
+
+    with N training images, so that for beta = 1 the KL term pulls mu as the weight decay would. A tempered prior has
+    the variance beta/(N · weight decay): then it does so for every beta, and beta weighs the entropy of w alone.
+    """
+
+    def __init__(self, mu, sigma, prior):
+        super().__init__(prior)
+        self.rho = nn.Parameter(torch.full_like(mu, sigma).expm1().log())  # softplus(rho) = sigma
+
+    def sigma(self):
+        return nn.functional.softplus(self.rho)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from rbue import archs, surgery
-from rbue.layers import Dropout, DropReLU, RReLU
+from rbue.ivon import IvonWeight
+from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,13 @@ def _plain(network, run, images):
 
 
 def _svi(network, run, images):
-    return surgery.bayes(network, run.sigma, prior=(images * run.weight_decay) ** -0.5)
+    variance = (run.beta if run.tempered_prior else 1.0) / (images * run.weight_decay)
+    return surgery.bayes(network, LearnedGaussian, sigma=run.sigma, prior=variance**0.5)
+
+
+def _ivon(network, run, images):
+    settings = {"images": images, "weight_decay": run.weight_decay, "hess_init": run.hess_init}
+    return surgery.bayes(network, IvonWeight, **settings)
 
 
 METHODS = {
@@ -31,6 +38,7 @@ METHODS = {
     ),
     "deep_ensemble": Method(_plain, samples=lambda run: run.members),
     "svi": Method(_svi, samples=lambda run: run.samples),
+    "ivon": Method(_ivon, samples=lambda run: run.samples),
     "dropreLU": Method(
         lambda net, run, images: surgery.randomize(net, DropReLU(run.q), position=run.position),
         samples=lambda run: run.samples,

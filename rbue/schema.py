@@ -55,6 +55,7 @@ class Training:
     accuracy: float | None = None
     kl: float | None = None
     lr: float | None = None
+    curve: dict[str, list[float]] | None = None  # one entry per epoch
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,15 @@ class LayerVariance:
 
 
 @dataclass(frozen=True)
+class LayerPosterior:
+    """The standard deviations of one random weight after training: their 5, 25, 50, 75 and 95 % quantiles."""
+
+    name: str
+    elements: int
+    sigma: list[float]
+
+
+@dataclass(frozen=True)
 class Example:
     """One test image with its sample predictions, for the framework figure."""
 
@@ -183,6 +193,7 @@ class Result:
     ood: Foreign | None = None
     twin: dict[str, float] | None = None
     variance: list[LayerVariance] | None = None
+    posterior: list[LayerPosterior] | None = None
     example: Example | None = None
     corruptions: Corruptions | None = None
     folder: str | None = None  # where it was read from; not in the file

@@ -220,12 +220,13 @@ PLACEMENTS = {
 }
 
 
-def bayes(network, sigma, prior):
-    """A Gaussian over every convolution's and linear layer's own parameters; batch-norm stays deterministic."""
+def bayes(network, weight, **settings):
+    """A Gaussian `weight(mean, **settings)` in place of every convolution's and linear layer's own parameters;
+    batch-norm stays deterministic."""
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]:
         for name, mu in list(module.named_parameters(recurse=False)):
-            parametrize.register_parametrization(module, name, GaussianWeight(mu, sigma, prior), unsafe=True)
+            parametrize.register_parametrization(module, name, weight(mu.detach(), **settings), unsafe=True)
     return wire(network)
 
 

@@ -36,14 +36,14 @@ def in_packs(runs):
     yield failed
 
     def source(run):
-        return run.device, run.trained_on, run.data_dir
+        return run.device, run.trained_on, run.data_dir, run.holdout
 
     for _, alike in groupby(sorted(runs, key=source), source):
         alike = list(alike)
         try:
             first = alike[0]
             device = devices.choose(first.device, first.per_gpu)
-            data = datasets.load(first.trained_on, first.data_dir)
+            data = datasets.of(first)
         except Exception as error:  # what needs another dataset goes on
             failed |= {run.training_name: failure(error) for run in alike}
         else:
@@ -212,6 +212,7 @@ class Training:
             "parameters": parameters,
             "seconds": self.seconds,
             "alone": self.alone,
+            "curve": {key: [float(f"{row[key]:.5g}") for row in self.curve] for key in ("loss", "accuracy", "kl")},
         }
         saved = {"network": self.step.network.state_dict(), "record": record | shared | self.curve[-1]}
         save(folder(self.run) / "weights.pt", saved)

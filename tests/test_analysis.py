@@ -17,7 +17,7 @@ from rbue import analysis, data, inference, methods, metrics, noise, results, su
 from rbue.archs import build
 from rbue.config import Refused
 from rbue.data import corruptions, outside, sources
-from rbue.layers import Dropout, DropReLU, RReLU
+from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU
 
 CPU = torch.device("cpu")
 X = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -25,7 +25,7 @@ NETWORKS = {
     "dropreLU": lambda net: rbue.randomize(net, q=0.7),
     "rrelu": lambda net: rbue.randomize(net, RReLU()),
     "dropout": lambda net: surgery.add_dropout(net, Dropout(0.5), "relu"),
-    "svi": lambda net: surgery.bayes(net, sigma=0.05, prior=1.0),
+    "svi": lambda net: surgery.bayes(net, LearnedGaussian, sigma=0.05, prior=1.0),
 }
 
 

@@ -47,7 +47,7 @@ def gradients(step):
 
 
 @gpu
-@pytest.mark.parametrize("method", ["single", "mc_dropout", "svi", "dropreLU", "rrelu"])
+@pytest.mark.parametrize("method", ["single", "mc_dropout", "svi", "ivon", "dropreLU", "rrelu"])
 def test_compiled_gradients_are_the_eager_ones(method, digits):
     plain, fast = (make_step(digits, f"method={method}", "precision=fp32") for _ in range(2))
     fast.compiled_objective = torch.compile(fast.objective, dynamic=False, fullgraph=True)
@@ -56,7 +56,7 @@ def test_compiled_gradients_are_the_eager_ones(method, digits):
 
 
 @gpu
-@pytest.mark.parametrize("method", ["single", "mc_dropout", "svi", "dropreLU", "rrelu"])
+@pytest.mark.parametrize("method", ["single", "mc_dropout", "svi", "ivon", "dropreLU", "rrelu"])
 def test_the_captured_loss_curve_follows_the_eager_one(method, digits):
     plain, fast = (make_step(digits, f"method={method}", "precision=fp32") for _ in range(2))
     advance, how = engine.fast([fast], torch.device("cuda"))
@@ -112,7 +112,7 @@ def test_timing_a_step_leaves_out_the_seconds_of_warming_up(digits, monkeypatch)
 
 
 @gpu
-@pytest.mark.parametrize("method", ["mc_dropout", "svi", "dropreLU", "rrelu"])
+@pytest.mark.parametrize("method", ["mc_dropout", "svi", "ivon", "dropreLU", "rrelu"])
 def test_captured_predictions_are_the_eager_ones(method, digits):
     device, settings = torch.device("cuda"), ("dataset=digits", "arch=small", "protocol=demo", "samples=20")
     run = compose_run(*settings, f"method={method}")
@@ -147,8 +147,17 @@ def test_without_a_gpu_steps_run_one_after_the_other():
     assert how == "eager" and called == [1, 2]
 
 
-def test_networks_of_equal_code_are_compiled_once(digits):
-    steps = [make_step(digits, "method=dropreLU", f"q={q}", f"seed={q:.0f}", device="cpu") for q in (0.4, 0.6)]
+SEARCHES = {
+    "q": ["method=dropreLU q=0.4 seed=0", "method=dropreLU q=0.6 seed=1"],
+    "p": ["method=mc_dropout p=0.2", "method=mc_dropout p=0.5"],
+    "beta": ["method=svi beta=1 sigma=0.003", "method=svi beta=0.1 sigma=0.01 tempered_prior=true kl_warmup=0.5"],
+    "optimizer": ["method=svi rho_optimizer=sgd", "method=svi rho_optimizer=adam"],
+}
+
+
+@pytest.mark.parametrize("lines", SEARCHES.values(), ids=SEARCHES)
+def test_a_search_over_these_settings_compiles_once(digits, lines):
+    steps = [make_step(digits, *line.split(), device="cpu") for line in lines]
     engine.share_code([step.network for step in steps])
     exact, counter = [gradients(step) for step in steps], CompileCounter()
     for step, own in zip(steps, exact, strict=True):

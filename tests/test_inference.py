@@ -11,7 +11,7 @@ import rbue
 from rbue import inference, methods, noise, surgery
 from rbue.archs import build
 from rbue.config import Refused
-from rbue.layers import Dropout, RReLU
+from rbue.layers import Dropout, LearnedGaussian, RReLU
 
 X = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
@@ -22,7 +22,7 @@ def network(kind="dropreLU"):
         "dropreLU": lambda net: rbue.randomize(net, q=0.7),
         "rrelu": lambda net: rbue.randomize(net, RReLU()),
         "dropout": lambda net: surgery.add_dropout(net, Dropout(0.5), "last"),
-        "svi": lambda net: surgery.bayes(net, sigma=0.05, prior=1.0),
+        "svi": lambda net: surgery.bayes(net, LearnedGaussian, sigma=0.05, prior=1.0),
         "two parts": lambda net: nn.Sequential(rbue.randomize(net[:6], q=0.7), rbue.randomize(net[6:], q=0.7)),
         "by hand": lambda net: nn.Sequential(*[rbue.DropReLU(0.7) if isinstance(m, nn.ReLU) else m for m in net]),
     }

@@ -9,7 +9,7 @@ from torch.distributions import Normal, kl_divergence
 
 from rbue import noise
 from rbue.config import Refused
-from rbue.layers import Dropout, DropReLU, GaussianWeight, RReLU
+from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU
 from rbue.surgery import wire
 
 X = torch.randn(1, 64, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -82,9 +82,9 @@ def test_gradients_with_the_noise_held_fixed(layer):
 
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
 def test_compiled_the_backward_pass_is_given_no_noise(layer):
-    """Nor what is computed from it: as much as behind a plain rectifier, and of each site keys and a threshold."""
+    """Nor what is computed from it: as much as behind a plain rectifier, and of each site keys, threshold and scale."""
     rows = 64
-    assert kept_for_backward(layer, rows) <= kept_for_backward(torch.nn.ReLU(), rows) + 2 * 4 * (2 * rows + 1)
+    assert kept_for_backward(layer, rows) <= kept_for_backward(torch.nn.ReLU(), rows) + 2 * 4 * (2 * rows + 2)
 
 
 def kept_for_backward(layer, rows):
@@ -129,12 +129,12 @@ def test_outside_counted_the_noise_follows_torchs_seed():
 
 def test_kl_is_that_of_two_gaussians():
     mu = torch.randn(4, 5, generator=torch.Generator().manual_seed(4)) * 0.1
-    site = GaussianWeight(mu, sigma=0.02, prior=0.3)
+    site = LearnedGaussian(mu, sigma=0.02, prior=0.3)
     expected = kl_divergence(Normal(mu, 0.02), Normal(torch.zeros_like(mu), 0.3)).sum()
     assert torch.allclose(site.kl(mu), expected, rtol=1e-4)
 
 
 def test_a_gaussian_weight_has_its_mean_and_deviation():
     mu = torch.full((2000, 50), 1.5)
-    drawn = GaussianWeight(mu, sigma=0.25, prior=1.0)(mu).detach()
+    drawn = LearnedGaussian(mu, sigma=0.25, prior=1.0)(mu).detach()
     assert abs(drawn.mean() - 1.5) < 0.004 and abs(drawn.std() - 0.25) < 0.004

@@ -7,7 +7,7 @@ import rbue
 from rbue import noise, surgery
 from rbue.archs import ARCHS
 from rbue.config import Refused
-from rbue.layers import Dropout, DropReLU, RReLU
+from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU
 
 
 class Users(nn.Module):
@@ -241,7 +241,7 @@ def test_a_split_network_asks_for_shapes_anew():
 
 def test_bayes_doubles_the_weights_of_convolutions_and_linear_layers_alone():
     plain = ARCHS["resnet18"](10)
-    random = surgery.bayes(plain, sigma=0.01, prior=1.0)
+    random = surgery.bayes(plain, LearnedGaussian, sigma=0.01, prior=1.0)
     assert sum(p.numel() for p in random.parameters()) == 22_338_324
     assert sum(p.numel() for p in plain.parameters()) == 11_173_962
     assert len(surgery.posteriors(random)) == noise.of(random).sites

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -81,6 +81,27 @@ def load(dataset: str, data_dir: str | Path, download=True) -> Data:
     mean, std = statistics(images["train_images"])
     names = CLASSES.get(dataset, tuple(map(str, range(source.classes))))
     return Data(**images, **labels, classes=source.classes, mean=mean, std=std, source=origin, names=names)
+
+
+def of(run) -> Data:
+    """The dataset that a run trains and tests on; with `holdout`, images of the training set are tested instead."""
+    data = load(run.trained_on, run.data_dir)
+    return hold_out(data, run.holdout) if run.holdout else data
+
+
+def hold_out(data, count):
+    """Moves `count` training images, the same for every run, into the test images' place."""
+    if count >= len(data.train_images):
+        raise Refused(f"holdout={count} leaves none of the {len(data.train_images)} training images")
+    order = torch.randperm(len(data.train_images), generator=torch.Generator().manual_seed(0))
+    test, train = order[:count].sort().values, order[count:].sort().values
+    return replace(
+        data,
+        train_images=data.train_images[train],
+        train_labels=data.train_labels[train],
+        test_images=data.train_images[test],
+        test_labels=data.train_labels[test],
+    )
 
 
 def find(source, folder, download=True):
