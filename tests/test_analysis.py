@@ -13,7 +13,7 @@ from conftest import compose_run
 from PIL import Image
 
 import rbue
-from rbue import analysis, data, inference, methods, metrics, noise, results, surgery
+from rbue import analysis, inference, methods, metrics, noise, results, surgery
 from rbue.archs import build
 from rbue.config import Refused
 from rbue.data import corruptions, outside, sources
@@ -128,7 +128,7 @@ def test_a_dataset_that_is_not_on_disk_is_not_downloaded(tmp_path, monkeypatch, 
     with pytest.raises(Refused, match="make data DATASET=cifar100 fetches it"):
         outside("cifar10", None, tmp_path)
     run = compose_run("dataset=cifar10", f"data_dir={tmp_path}")
-    assert analysis.ood(run, None, None, None) is None
+    assert analysis.foreign_entropy(run, None, None) is None and analysis.ood(run, None, None) is None
     assert "no images out of distribution" in caplog.text and not list(tmp_path.iterdir())
 
 
@@ -146,7 +146,7 @@ def test_auroc_compares_the_entropies_of_the_two_sets(digits_run, digits):
     run = digits_run("method=dropreLU", "samples=2")
     test = inference.Tester(run, [methods.build(run, 10, 1437).eval()], digits, CPU)
     certain = torch.eye(10)[digits.test_labels]
-    found = analysis.ood(run, test, digits, certain)
+    found = analysis.ood(run, certain, analysis.foreign_entropy(run, test, digits))
     assert (found["dataset"], found["auroc"], found["images"]) == ("digits_c", 1, 360)
     assert 0 < found["entropy"] < np.log(10)
 
@@ -157,7 +157,7 @@ def test_auroc_compares_the_entropies_of_the_two_sets(digits_run, digits):
 def test_the_example_is_the_most_uncertain_image_that_is_predicted_rightly(digits):
     probs = (3 * torch.randn(4, 360, 10, generator=torch.Generator().manual_seed(0))).softmax(-1)
     mean = probs.mean(0)
-    shown = analysis.example(inference.Evaluated(mean, probs, {}), digits)
+    shown = analysis.example(inference.Evaluated(mean, metrics.entropy(probs).mean(0), probs, {}), digits)
     index = shown["index"]
     entropy, right = metrics.entropy(mean.double()), mean.argmax(1) == digits.test_labels
     assert right[index] and entropy[index] == entropy[right].max() == shown["entropy"]
@@ -169,7 +169,7 @@ def test_the_example_is_the_most_uncertain_image_that_is_predicted_rightly(digit
 
 def test_there_is_no_example_where_nothing_is_right(digits):
     wrong = torch.eye(10)[(digits.test_labels + 1) % 10]
-    assert analysis.example(inference.Evaluated(wrong, wrong[None], {}), digits) is None
+    assert analysis.example(inference.Evaluated(wrong, metrics.entropy(wrong), wrong[None], {}), digits) is None
 
 
 def test_every_class_has_one_name():
@@ -180,23 +180,23 @@ def test_every_class_has_one_name():
 
 # --- one run ----------------------------------------------------------------------------------------------------------
 
-KEYS = {"reliability", "rejection", "temperature", "ood", "twin", "variance", "example"}
+KEYS = {"reliability", "rejection", "temperature", "ood", "twin", "variance", "posterior", "example"}
 
 
 @pytest.mark.parametrize(
     ("method", "absent"),
     [
-        ("method=dropreLU", set()),
+        ("method=dropreLU", {"posterior"}),
         ("method=svi", {"variance"}),
-        ("method=mc_dropout", {"variance"}),
-        ("method=deep_ensemble members=2", {"twin", "variance"}),
+        ("method=mc_dropout", {"variance", "posterior"}),
+        ("method=deep_ensemble members=2", {"twin", "variance", "posterior"}),
     ],
 )
 def test_a_runs_file_has_every_number(method, absent, digits_run, few_digits, monkeypatch):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # the command sets it for its own process: put back after the test
     from train import experiment
 
-    monkeypatch.setattr(data, "load", lambda *_: few_digits)
+    monkeypatch.setattr(sources, "load", lambda *_: few_digits)
     run = digits_run("epochs=1", "samples=3", *method.split())
     experiment(run)
     text = (results.folder(run) / "result.json").read_text()
@@ -205,7 +205,13 @@ def test_a_runs_file_has_every_number(method, absent, digits_run, few_digits, mo
     assert set(written["diversity"]) == {"jsd", "dis", "intervals"}
     assert sum(written["reliability"]["count"]) == 360
     assert written["rejection"]["accuracy"][0] == pytest.approx(written["metrics"]["accuracy"])
+    assert written["images"] == 360 and len(written["trainings"][0]["curve"]["loss"]) == 1
+    kept = results.find(run).predictions
+    assert (kept.predicted == kept.label).mean() == pytest.approx(written["metrics"]["accuracy"])
+    assert kept.entropy.mean() == pytest.approx(written["metrics"]["entropy"], rel=1e-3)
+    assert kept.foreign_entropy.mean() == pytest.approx(written["ood"]["entropy"], rel=1e-3)
+    assert (kept.entropy >= kept.sample_entropy * 0.998).all()  # mutual information is never negative, but for rounding
 
 
 def test_under_corruption_nothing_is_said_twice(digits_run):
-    assert analysis.report(digits_run("dataset=digits_c"), None, None, None, None) == {}
+    assert analysis.report(digits_run("dataset=digits_c"), None, None, None, None) == ({}, None)

@@ -1,0 +1,100 @@
+"""Variational inference: what its objective pulls at, who learns what, and batch-norm that fits a weight draw."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+from rbue import data, engine, inference, methods, noise, surgery
+from rbue.config import Refused
+from rbue.data import sources
+from rbue.layers import LearnedGaussian
+
+CPU = torch.device("cpu")
+
+
+def make_step(run, images):
+    network = methods.build(run, images.classes, len(images.train_images))
+    step = engine.Step(run, network, engine.Images(images, run.crop, CPU), CPU)
+    step.shuffle(0)
+    return step
+
+
+@pytest.mark.parametrize("settings", ["beta=1", "beta=0.01 tempered_prior=true", "beta=1 tempered_prior=true"])
+def test_the_kl_term_pulls_the_means_as_weight_decay_would(settings, digits_run, few_digits):
+    run = digits_run("method=svi", *settings.split())
+    step = make_step(run, few_digits)
+    mu, _ = surgery.posteriors(step.network)[0]
+    (pull,) = torch.autograd.grad(run.beta * step.kl(), mu)
+    assert torch.allclose(pull, run.weight_decay * mu, rtol=1e-4)
+
+
+def test_without_tempering_a_smaller_beta_decays_the_means_less(digits_run, few_digits):
+    step = make_step(digits_run("method=svi", "beta=0.01"), few_digits)
+    mu, _ = surgery.posteriors(step.network)[0]
+    (pull,) = torch.autograd.grad(0.01 * step.kl(), mu)
+    assert torch.allclose(pull, 0.01 * 5e-4 * mu, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("optimizer", "moved"), [("sgd", 0.02), ("adam", 0.05)])
+def test_sgd_leaves_the_deviations_near_their_start_and_adam_does_not(optimizer, moved, digits_run, few_digits):
+    step = make_step(digits_run("method=svi", f"rho_optimizer={optimizer}", "rho_lr=1e-2", "kl_warmup=0"), few_digits)
+    for _ in range(12):
+        step()
+    _, site = surgery.posteriors(step.network)[-1]
+    change = (site.sigma() / step.run.sigma - 1).abs().max()
+    assert change < moved if optimizer == "sgd" else change > moved
+    assert [type(o).__name__ for o in step.optimizers] == {"sgd": ["SGD"], "adam": ["SGD", "Adam"]}[optimizer]
+
+
+def test_every_parameter_has_one_optimizer_and_a_random_one_no_weight_decay(digits_run, few_digits):
+    for words in ("method=svi rho_optimizer=sgd", "method=svi rho_optimizer=adam", "method=ivon", "method=single"):
+        step = make_step(digits_run(*words.split()), few_digits)
+        groups = [group for o in step.optimizers for group in o.param_groups]
+        learned = [id(p) for group in groups for p in group["params"]]
+        assert sorted(learned) == sorted(map(id, step.network.parameters()))
+        decayed = {id(p) for group in groups if group.get("weight_decay") for p in group["params"]}
+        assert not decayed & {id(mu) for mu, _ in surgery.posteriors(step.network)}
+
+
+def test_refitted_batch_norm_has_the_statistics_of_each_weight_draw():
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 3))
+    network = surgery.bayes(plain, LearnedGaussian, sigma=0.3, prior=1.0).eval()
+    batches = list(torch.randn(60, 3, 8, 8).split(20))
+    draw = inference.Refitted(network, 2, 0, batches)
+    for k, ((mean, variance),) in enumerate(draw.statistics):
+        with noise.counted(network, noise.TEST, k, torch.arange(20)), torch.no_grad():
+            maps = [network[0](x) for x in batches]
+        assert torch.allclose(mean, torch.cat(maps).mean((0, 2, 3)), atol=1e-5)
+        assert torch.allclose(variance, torch.stack([m.var((0, 2, 3)) for m in maps]).mean(0), rtol=1e-4)
+    assert torch.equal(network[1].running_mean, torch.zeros(4))  # the caller's network is left as it was
+
+
+def test_refitting_changes_svis_predictions_and_nothing_without_noise(digits_run, few_digits):
+    def predicted(*words):
+        run = digits_run("samples=3", *words)
+        network = methods.build(run, 10, 256).eval()
+        return inference.Tester(run, [network], few_digits, CPU)(few_digits.test_images[:20])[0].mean
+
+    assert not torch.allclose(predicted("method=svi"), predicted("method=svi", "refit_batchnorm=true"), atol=1e-3)
+
+
+def test_a_holdout_is_taken_from_the_training_images_and_leaves_the_test_set_alone(digits_run, digits, monkeypatch):
+    monkeypatch.setattr(sources, "load", lambda *_: digits)
+    whole, held = data.of(digits_run()), data.of(digits_run("holdout=200"))
+    assert torch.equal(whole.test_images, digits.test_images)
+    assert len(held.test_images) == 200 and len(held.train_images) == len(digits.train_images) - 200
+    together = torch.cat([held.train_images, held.test_images]).flatten(1).double().sum(1).sort().values
+    assert torch.equal(together, digits.train_images.flatten(1).double().sum(1).sort().values)
+    assert torch.equal(held.test_labels, data.of(digits_run("holdout=200", "seed=3")).test_labels)
+    with pytest.raises(Refused, match="leaves none of the 1437 training images"):
+        data.of(digits_run("holdout=1437"))
+
+
+def test_a_holdout_is_another_run_and_has_no_corrupted_sets(digits_run):
+    assert digits_run("holdout=200").training_name != digits_run().training_name
+    assert "holdout" not in digits_run().identity
+    with pytest.raises(Refused, match="no corrupted sets"):
+        dataclasses.replace(digits_run("dataset=digits_c"), holdout=200)
