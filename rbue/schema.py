@@ -207,15 +207,28 @@ def parse(content) -> Result:
     if content.get("format") not in (1, FORMAT):
         raise ValueError(f"it has format {content.get('format')}, this version reads 1 to {FORMAT}")
     result = converter(Result)(upgrade(content) if content["format"] < FORMAT else content, "")
-    for group, keys in NEEDED.items():
-        for key in (key for key in keys if key not in getattr(result, group)):
-            raise ValueError(f"no {group}.{key}")
-    if not isinstance(result.config["seed"], int):
-        raise ValueError(f"config.seed is {result.config['seed']!r}")
+    for metric in (metric for metric in ("accuracy", "ece") if metric not in result.metrics):
+        raise ValueError(f"no metrics.{metric}")
+    check(result.config)
     return result
 
 
-NEEDED = {"config": ("method", "dataset", "arch", "protocol", "seed"), "metrics": ("accuracy", "ece")}
+AXES = ("method", "dataset", "arch", "protocol", "seed")
+
+
+def check(settings):
+    """A ValueError where a config lacks an axis or has a value that no run of its method can have."""
+    for key in (key for key in AXES if key not in settings):
+        raise ValueError(f"no config.{key}")
+    kinds = kinds_of(checked(settings["method"], str, "config.method"))
+    for key, value in settings.items():
+        if key in kinds:
+            kinds[key](value, f"config.{key}")
+
+
+@cache
+def kinds_of(method):
+    return {name: converter(kind) for name, kind in get_type_hints(config.SCHEMAS.get(method, config.Run)).items()}
 
 
 # --- JSON against the types above -------------------------------------------------------------------------------------

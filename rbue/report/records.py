@@ -24,7 +24,6 @@ MEASURES = [
     "test_ms_per_image",
 ]
 SHARED = {f.name for f in fields(Run)}
-TEXTS = ["row", "position"]  # or None
 FLAGS = ["corrupted", "listed", "shared", "by_step"]
 NUMBERS = [*MEASURES, "knob", "passes", "images"]
 COLUMNS = [*NETWORK, "corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "knob", "knobs"]
@@ -35,8 +34,8 @@ COLUMNS += ["result"]
 def records(results):
     """One row per run, in the paper's order of methods, then by their knobs."""
     rows = sorted(map(record, results), key=order)
-    kinds = dict.fromkeys(TEXTS, object) | dict.fromkeys(FLAGS, bool) | dict.fromkeys(NUMBERS, float)
-    frame = pd.DataFrame(rows, columns=COLUMNS).astype(kinds)  # all columns, also where there is no run
+    frame = pd.DataFrame(rows, columns=COLUMNS)  # all columns, also where there is no run
+    frame = frame.astype(dict.fromkeys(FLAGS, bool) | dict.fromkeys(NUMBERS, float))
     known = frame.dropna(subset="images").drop_duplicates("dataset").set_index("dataset").images
     frame["images"] = frame.images.fillna(frame.dataset.map(known))  # the corrupted runs of format 1 do not say
     frame["time_ratio"] = ratio_to(frame[(frame.row == "Single") & in_tables(frame)], frame, NETWORK)

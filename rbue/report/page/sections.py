@@ -290,9 +290,8 @@ def speed_section(suite):
 def run_text(run):
     """`CIFAR-10-C, ResNet-18, SVI`; a run of no row of the tables says what sets it apart."""
     dataset = dataset_name(run["dataset"]) + ("-C" if run["corrupted"] else "")
-    name = run["method"] if pd.isna(run["row"]) else run["row"]
-    moved = "" if run["position"] in (None, "all") else f"position={run['position']}"
-    apart = run["differs"] if pd.isna(run["row"]) else moved
+    moved = "" if pd.isna(run["position"]) or run["position"] == "all" else f"position={run['position']}"
+    name, apart = (run["method"], run["differs"]) if pd.isna(run["row"]) else (run["row"], moved)
     return f"{dataset}, {arch_name(run['arch'])}, {name}" + (f" ({apart})" if apart else "")
 
 
