@@ -20,6 +20,11 @@ from rbue.predictions import Predictions
 FORMAT = 2
 
 
+def need_same_length(where, *columns):
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(f"{where} has columns of different length")
+
+
 @dataclass(frozen=True)
 class Seconds:
     """Training as it took, which in a pack is an equal share; with the GPU to itself; and evaluation."""
@@ -81,6 +86,11 @@ class Diversity:
     dis: list[list[float]]
     intervals: dict[str, list[float]] | None = None
 
+    def __post_init__(self):
+        if len(self.jsd) < 2:
+            raise ValueError("diversity has no pair")
+        need_same_length("diversity", self.jsd, self.dis, *self.jsd, *self.dis)
+
 
 @dataclass(frozen=True)
 class Reliability:
@@ -90,11 +100,17 @@ class Reliability:
     confidence: list[float | None]
     accuracy: list[float | None]
 
+    def __post_init__(self):
+        need_same_length("reliability", self.count, self.confidence, self.accuracy)
+
 
 @dataclass(frozen=True)
 class Rejection:
     rejected: list[float]
     accuracy: list[float]
+
+    def __post_init__(self):
+        need_same_length("rejection", self.rejected, self.accuracy)
 
 
 @dataclass(frozen=True)
@@ -138,6 +154,9 @@ class Example:
     samples: list[list[float]]
     mean: list[float]
     entropy: float
+
+    def __post_init__(self):
+        need_same_length("example", self.classes, self.mean, *self.samples)
 
 
 @dataclass(frozen=True)
@@ -186,6 +205,10 @@ class Result:
     example: Example | None = None
     corruptions: Corruptions | None = None
     folder: str | None = None  # where it was read from; not in the file
+
+    def __post_init__(self):
+        if self.by_samples:
+            need_same_length("by_samples", *map(self.by_samples.__getitem__, ("samples", "accuracy", "ece", "nll")))
 
     @cached_property
     def predictions(self) -> Predictions | None:

@@ -6,7 +6,11 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial, reduce
+from itertools import product
+from operator import getitem
 from pathlib import Path
 
 import made_up
@@ -18,6 +22,8 @@ from rbue.report import position, tables
 from rbue.report.cells import build
 from rbue.report.claims import build as build_claims
 from rbue.report.claims import markdown
+from rbue.report.claims.numbers import our_frames
+from rbue.report.figures import corruptions, framework, grids, networks, reliability, samples
 from rbue.report.records import records
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,13 +54,13 @@ def places(content, where=()):
             yield from places(content[key], (*where, key))
 
 
+def at(content, where):
+    return reduce(getitem, where, content)
+
+
 def mutated(content, where, value):
     content = copy.deepcopy(content)
-    *parents, last = where
-    node = content
-    for key in parents:
-        node = node[key]
-    node[last] = value
+    at(content, where[:-1])[where[-1]] = value
     return content
 
 
@@ -67,6 +73,26 @@ def test_a_mutated_file_is_read_or_refused_and_what_is_read_can_be_told(tmp_path
                 records([schema.read(path)])
             except Refused as refused:
                 assert str(refused).startswith(f"{path} is not a result of this suite ("), (where, value)
+
+
+def show(runs):
+    """Every number that the tables beside figures and the claims take from a run."""
+    our_frames(runs.result)
+    for network in networks(runs):
+        assert all(grid.rows for grid in grids(network, PAPER))
+        for load in (samples.load, corruptions.load, framework.load, partial(reliability.load, key="rejection")):
+            load(network)
+        if len(bins := reliability.load(network, "reliability")):
+            reliability.bins(bins)
+
+
+def test_what_is_read_of_a_mutated_file_can_be_shown(tmp_path):
+    """Lists and objects that are empty or gone."""
+    inside = [place for place in places(whole()) if place and isinstance(at(whole(), place), dict | list)]
+    for where, value in product(inside, ([], {}, None)):
+        with suppress(Refused):
+            results.write(tmp_path / "result.json", mutated(whole(), where, value))
+            show(records([schema.read(tmp_path / "result.json")]))
 
 
 @pytest.mark.parametrize(
@@ -82,6 +108,8 @@ def test_a_mutated_file_is_read_or_refused_and_what_is_read_can_be_told(tmp_path
         (["config", "q"], "much", "config.q is 'much', not a number"),
         (["config", "dataset"], DEEP, "config.dataset is"),
         (["trainings"], {}, "trainings is {}, not a list"),
+        (["by_samples", "ece"], [], "by_samples has columns of different length"),
+        (["diversity", "dis", 0], [], "diversity has columns of different length"),
         (["diversity", "jsd"], DEEP, "diversity.jsd is"),
         (["reliability", "count", 0], 0.5, "reliability.count is 0.5, not a whole number"),
         (["corruptions", "types", "fog", 0], None, "corruptions.types.fog is None, not an object"),

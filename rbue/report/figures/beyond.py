@@ -27,12 +27,12 @@ def twin(result):
     other, own = result.twin, result.metrics
     if not other:
         return None
-    scores = {key: own[key] for key in ("ece", "nll")} | {f"twin_{key}": other[key] for key in ("ece", "nll")}
+    scores = {key: own.get(key) for key in ("ece", "nll")} | {f"twin_{key}": other.get(key) for key in ("ece", "nll")}
     times = {"ms": result.test_ms_per_image, "twin_ms": other.get("ms_per_image")}
     ratio = times["ms"] / times["twin_ms"] if all(times.values()) else None
     return scores | times | {
         "accuracy": 100 * own["accuracy"],
-        "twin_accuracy": 100 * other["accuracy"],
+        "twin_accuracy": 100 * other.get("accuracy", float("nan")),
         "cost": ratio,
         "passes": result.passes,
     }  # fmt: skip
@@ -64,7 +64,7 @@ def scaled(result):
     after = result.temperature
     if not after:
         return None
-    before = {key: result.metrics[key] for key in ("ece", "nll")}
+    before = {key: result.metrics.get(key) for key in ("ece", "nll")}
     return before | {"temperature": after.temperature, "after_ece": after.ece, "after_nll": after.nll}
 
 
@@ -90,7 +90,7 @@ def elsewhere(result):
     found = result.ood
     if not found:
         return None
-    entropy = {"entropy": result.metrics["entropy"], "entropy_out": found.entropy}
+    entropy = {"entropy": result.metrics.get("entropy"), "entropy_out": found.entropy}
     return {"dataset": found.dataset, "auroc": found.auroc, **entropy, "images": found.images}
 
 

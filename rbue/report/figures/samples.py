@@ -35,7 +35,7 @@ def load(network):
     for run in network.clean.itertuples():
         columns = run.result.by_samples
         if not columns and run.passes == 1:
-            columns = {"samples": [1], **{score: [run.result.metrics[score]] for score in SCORES}}
+            columns = {"samples": [1], **{score: [run.result.metrics.get(score)] for score in SCORES}}
         if columns:
             part = pd.DataFrame(columns)[["samples", *SCORES]].astype({"samples": int})
             part["ms"] = milliseconds(run.result, part.samples)
