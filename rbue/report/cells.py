@@ -13,7 +13,6 @@ from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, by_protoco
 PRINTED = ["accuracy", "ece", "train_hours", "time_ratio"]  # what the paper has a number for
 COMPARED = ["accuracy", "ece", "time_ratio"]
 KINDS = {"paper": PRINTED, "ours": MEASURES, "std": MEASURES, "diff": COMPARED}
-VALUES = [f"{kind}_{m}" for m in [*MEASURES, "train_hours"] for kind, names in KINDS.items() if m in names]
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,8 @@ def table(protocol, dataset, runs, paper, bold_found, explained):
     cells["ours_speedup"] = faster.where(cells.protocol.isin(FULL))  # of as many epochs
     cells["paper_bold"] = bold(cells, "paper_accuracy", "paper_ece", "paper_train_hours")
     cells["ours_bold"] = bold(cells, "ours_accuracy", "ours_ece", "ours_train_seconds")
-    columns = [*KEY, "n", *VALUES, "ours_speedup", "paper_bold", "ours_bold"]
+    values = [f"{kind}_{m}" for m in [*MEASURES, "train_hours"] for kind, names in KINDS.items() if m in names]
+    columns = [*KEY, "n", *values, "ours_speedup", "paper_bold", "ours_bold"]
     return Table(protocol, dataset, cells[columns], runs, bold_found, explained)
 
 
