@@ -20,6 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rbue import config, locks, results, schema
 from rbue.cli import sentence
 from rbue.config import Refused
+from rbue.report.columns import padded
 from rbue.report.rows import CONF, ROWS, canonical, own_hydra, register_once
 
 
@@ -215,14 +216,7 @@ def table(cells):
     if len(groups) > 1:
         rows.append(["in all", "", "", *figures(cells, pace)])
     failed = [f"failed: {one.run.name}: {one.sentence}" for one in cells if one.state == "failed"]
-    return "\n".join([*aligned(rows), *failed])
-
-
-def aligned(rows):
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = zip(row, widths, strict=True)
-        yield "  ".join(text.ljust(w) if k < 3 else text.rjust(w) for k, (text, w) in enumerate(cells)).rstrip()
+    return "\n".join([*("  ".join(row).rstrip() for row in padded(rows, left=range(3))), *failed])
 
 
 def figures(cells, pace):

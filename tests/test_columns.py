@@ -80,7 +80,7 @@ def inserted(monkeypatch):
 
     def insert():
         monkeypatch.setattr(tables, "HEADLINE", ("passes", *tables.HEADLINE))
-        for known, new in zip(lists, (PASSES, latex.Printed("Passes", "", ("ours_passes",)), "passes"), strict=True):
+        for known, new in zip(lists, (PASSES, ("Passes", "", ["ours_passes"], []), "passes"), strict=True):
             known.insert(0, new)
 
     lists = text.BESIDE_PAPER, latex.PRINTED, records.MEASURES

@@ -2,7 +2,7 @@
 
 from matplotlib.ticker import LogLocator
 
-from rbue.report.columns import grid, number, shown, words
+from rbue.report.columns import grid, number, padded, shown, words
 from rbue.report.figures.style import TIMELESS, canvas, styled
 
 GROUPS = ("train", "packed", "layers", "predict", "corruptions", "start")  # the last word of a row's group
@@ -32,9 +32,8 @@ def cells(content):
 
 
 def table(content):
-    rows = grid(COLUMNS, cells(content))
-    widths = [max(len(row[k]) for row in rows) for k in range(len(COLUMNS))]
-    lines = ["  ".join(justified(row, widths)) for row in rows]
+    left = [place for place, column in enumerate(COLUMNS) if not column.value]
+    lines = ["  ".join(row) for row in padded(grid(COLUMNS, cells(content)), left)]
     return "\n".join([f"{content['hardware']}: limit {limit(content)}, a large matrix product", *lines])
 
 
@@ -49,11 +48,6 @@ def merged(before, measured):
     groups = {row["group"] for row in measured}
     rows = [*(row for row in before if row["group"] not in groups), *measured]
     return sorted(rows, key=lambda row: GROUPS.index(row["group"].split()[-1]))
-
-
-def justified(row, widths):
-    columns = zip(COLUMNS, row, widths, strict=True)
-    return [text.rjust(width) if column.value else text.ljust(width) for column, text, width in columns]
 
 
 @styled

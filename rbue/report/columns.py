@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import pandas as pd
-
 MISSING = "–"
 
 
@@ -26,13 +24,18 @@ class Column:
     def number(self, cell):
         """The value, or None where the cell has none."""
         value = self.value(cell) if self.value else None
-        return None if value is None or pd.isna(value) else value
+        return None if absent(value) else value
 
     def of(self, part, group, name):
         """The same column of one part of a cell that holds several, under another header."""
         value = self.value and (lambda cell: self.value(cell[part]))
         header = {"key": f"{self.key}@{part}", "group": group, "name": name, "bold": None}
         return replace(self, **header, text=lambda cell: self.shown(cell[part]), value=value)
+
+
+def absent(value):
+    """None or NaN; pandas, which knows it too, would slow down every start of train.py."""
+    return value is None or value != value
 
 
 def strong(text, is_bold):
@@ -44,7 +47,7 @@ def strong(text, is_bold):
 
 def shown(text):
     """A formatter that prints a missing value as –."""
-    return lambda value: MISSING if pd.isna(value) else text(value)
+    return lambda value: MISSING if absent(value) else text(value)
 
 
 def decimals(digits):
@@ -81,7 +84,7 @@ def duration(seconds):
 
 def with_spread(cell, metric, text):
     """`94.60 ± 0.20 (3)`; one seed has no ±, and n is always there."""
-    if pd.isna(cell[f"ours_{metric}"]):
+    if absent(cell[f"ours_{metric}"]):
         return MISSING
     spread = f" ± {text(cell[f'std_{metric}'])}" if cell["n"] > 1 else ""
     return f"{text(cell[f'ours_{metric}'])}{spread} ({cell['n']})"
@@ -144,11 +147,16 @@ def header(column):
 
 def pipe(rows):
     """A Markdown table, padded so that the source reads as well as the rendered page."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["| " + " | ".join(pad(row, widths)) + " |" for row in rows]
-    rule = "|" + "|".join(("-" * (w + 1) + ":") if i else ":" + "-" * (w + 1) for i, w in enumerate(widths)) + "|"
-    return "\n".join([lines[0], rule, *lines[1:]])
+    head, *lines = padded(rows)
+    rule = "|".join("-" * (len(text) + 1) + ":" if i else ":" + "-" * (len(text) + 1) for i, text in enumerate(head))
+    head, *lines = (f"| {' | '.join(line)} |" for line in (head, *lines))
+    return "\n".join([head, f"|{rule}|", *lines])
 
 
-def pad(row, widths):
-    return [text.rjust(w) if i else text.ljust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))]
+def padded(rows, left=(0,)):
+    """Texts of one width in each column; those of `left` columns begin alike, the others end alike."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        [text.ljust(w) if i in left else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))]
+        for row in rows
+    ]

@@ -1,7 +1,6 @@
 """A table in LaTeX, in the paper's own frame: methods by networks by accuracy, ECE and training time."""
 
 import re
-from dataclasses import dataclass
 from itertools import chain
 
 from rbue.report.columns import MISSING, strong
@@ -18,25 +17,14 @@ from rbue.report.text import (
     outside_lines,
 )
 
-
-@dataclass(frozen=True)
-class Printed:
-    """One column of the frame: the keys of ours and, beneath it, of the paper's; a second key stands in brackets."""
-
-    name: str
-    unit: str
-    ours: tuple
-    paper: tuple = ()
-
-
-PRINTED = [
-    Printed("Accuracy", r"(\%, $\uparrow$)", ("ours_accuracy",), ("paper_accuracy", "diff_accuracy")),
-    Printed("ECE", r"($\downarrow$)", ("ours_ece",), ("paper_ece", "diff_ece")),
-    Printed(
+PRINTED = [  # heading, unit, keys of ours and of the paper's beneath it; a second key stands in brackets
+    ("Accuracy", r"(\%, $\uparrow$)", ["ours_accuracy"], ["paper_accuracy", "diff_accuracy"]),
+    ("ECE", r"($\downarrow$)", ["ours_ece"], ["paper_ece", "diff_ece"]),
+    (
         "Training Time",
         r"($\downarrow$)",
-        ("ours_train_seconds", "ours_time_ratio"),
-        ("paper_train_hours", "paper_time_ratio"),
+        ["ours_train_seconds", "ours_time_ratio"],
+        ["paper_train_hours", "paper_time_ratio"],
     ),
 ]
 SIZES = {
@@ -73,10 +61,10 @@ def tex_row(table, label):
     cells = table.cells[table.cells.row == label].to_dict("records")
     rule = [r"\midrule"] * 2 if label == PROPOSED[0] else []  # as in the paper: baselines above, proposed below
     columns = {column.key: column for column in (BESIDE_PAPER if table.in_paper else OURS_ALONE)}
-    ours = [entry(cell, printed.ours, columns) for cell in cells for printed in PRINTED]
+    ours = [entry(cell, keys, columns) for cell in cells for _, _, keys, _ in PRINTED]
     if not table.in_paper:
         return [*rule, tex_line(label, ours)]
-    paper = [entry(cell, printed.paper, columns) for cell in cells for printed in PRINTED]
+    paper = [entry(cell, keys, columns) for cell in cells for _, _, _, keys in PRINTED]
     return [*rule, tex_line(label, ours), tex_line(r"\quad paper", paper)]
 
 
@@ -87,19 +75,19 @@ def tex_tabular(table, heads, body):
     over = " & ".join(
         rf"\multicolumn{{{width}}}{{{bar}}}{{{tex(arch_name(arch))}}}" for arch, bar in zip(archs, bars, strict=True)
     )
-    return [
-        r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",  # shrinks, never enlarges
-        rf"\begin{{tabular}}{{l|{'|'.join(['c' * width] * len(archs))}}}",
-        r"\toprule",
+    heads = [
         rf"Model & {over} \\",
         r"\midrule",
         " & ".join(["Approach", *names * len(archs)]) + r" \\",
         " & ".join(["", *units * len(archs)]) + r" \\",
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}}",
     ]
+    return tex_frame(f"l|{'|'.join(['c' * width] * len(archs))}", heads, body)
+
+
+def tex_frame(spec, heads, body):
+    """Shrinks to the text's width, never enlarges."""
+    begin = [r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%", rf"\begin{{tabular}}{{{spec}}}"]
+    return [*begin, r"\toprule", *heads, r"\midrule", *body, r"\bottomrule", r"\end{tabular}}"]
 
 
 def tex_float(caption, label, tabular, beneath=()):
@@ -116,7 +104,7 @@ def metrics_float(table):
     """Tables 1-3."""
     beside = ": ours, and beneath it the paper's number (ours $-$ paper; for the time, the ratio to Single)"
     caption = about(table) + (beside if table.in_paper else "") + "."
-    heads = [(printed.name, printed.unit) for printed in PRINTED]
+    heads = [(name, unit) for name, unit, *_ in PRINTED]
     tabular = tex_tabular(table, heads, list(chain(*(tex_row(table, row) for row in table.labels))))
     return tex_float(caption, f"tab:{table.dataset}-{table.protocol}", tabular, [coverage(table) + ".", *notes(table)])
 

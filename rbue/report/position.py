@@ -9,21 +9,11 @@ from pathlib import Path
 import pandas as pd
 
 from rbue.report.claims.numbers import paper_order
-from rbue.report.columns import (
-    Grid,
-    decimals,
-    duration,
-    hours,
-    milliseconds,
-    number,
-    pipe,
-    seeded,
-    times,
-    words,
-)
-from rbue.report.latex import tex, tex_float, tex_line
+from rbue.report.columns import Grid, decimals, duration, hours, milliseconds, number, pipe, seeded, times, words
+from rbue.report.latex import tex, tex_float, tex_frame, tex_line
 from rbue.report.records import over_seeds, ratio_to
 from rbue.report.rows import labelled
+from rbue.report.tables import write_forms
 from rbue.report.text import arch_name, dataset_name
 
 POSITIONS = {"all": "all layers", "last": "last layer", "first": "first layer"}  # in the paper's order
@@ -104,16 +94,8 @@ def markdown(protocol, frame):
 
 def latex(protocol, frame):
     header, *rows = grid(protocol, frame).rows
-    tabular = [
-        r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{l{'c' * (len(header) - 1)}}}",
-        r"\toprule",
-        tex_line(header[0], header[1:]),
-        r"\midrule",
-        *(tex_line(tex(name), values) for name, *values in rows),
-        r"\bottomrule",
-        r"\end{tabular}}",
-    ]
+    body = [tex_line(tex(name), values) for name, *values in rows]
+    tabular = tex_frame("l" + "c" * (len(header) - 1), [tex_line(header[0], header[1:])], body)
     caption = tex(f"Position of the random rectifiers, protocol `{protocol}`: the paper's numbers and ours.")
     lines = tex_float(caption, f"tab:position-{protocol}", tabular, NOTES)
     return "\n".join(["% Built by `make tables`: do not edit. Needs booktabs and graphicx.", *lines, ""])
@@ -128,9 +110,4 @@ FORMS = {"md": markdown, "tex": latex, "csv": csv}
 
 def write(protocol, frame, out):
     """<out>/<protocol>/position.md, .tex and .csv; returns the paths."""
-    folder, paths = Path(out) / protocol, []
-    folder.mkdir(parents=True, exist_ok=True)
-    for suffix, render in FORMS.items():
-        paths.append(folder / f"position.{suffix}")
-        paths[-1].write_text(render(protocol, frame), encoding="utf-8", newline="\n")
-    return paths
+    return write_forms(Path(out) / protocol / "position", {form: f(protocol, frame) for form, f in FORMS.items()})

@@ -6,6 +6,7 @@ over_seeds(runs[runs.row == "SVI"], ["protocol", "dataset", "arch"], ["accuracy"
 
 from dataclasses import fields
 
+import numpy as np
 import pandas as pd
 
 from rbue.config import Run
@@ -44,7 +45,7 @@ def records(results):
 
 def record(result):
     """One result; accuracy in percent, as in the paper."""
-    config, environment, memory = result.config, result.environment, result.peak_memory_bytes
+    config, environment, seconds, memory = result.config, result.environment, result.seconds, result.peak_memory_bytes
     row, differs = place(config)
     papers = config["method"] in METHODS
     return {
@@ -65,13 +66,13 @@ def record(result):
         "images": result.images,
         **{score: result.metrics.get(score) for score in SCORES},
         "accuracy": 100 * result.metrics["accuracy"],
-        "train_seconds": training_seconds(result),
+        "train_seconds": seconds.train if seconds.alone is None else seconds.alone,  # with the GPU to itself, if known
         "parameters": result.parameters,
         "peak_train_bytes": memory.train if packed(result) == 1 else None,  # an equal share compares nothing
         "peak_evaluate_bytes": memory.evaluate,
         "test_ms_per_image": result.test_ms_per_image,
-        "shared": packed(result) > 1 and result.seconds.alone is None,  # an equal share says little of its own cost
-        "by_step": result.seconds.alone not in (None, result.seconds.train),
+        "shared": packed(result) > 1 and seconds.alone is None,  # an equal share says little of its own cost
+        "by_step": seconds.alone not in (None, seconds.train),
         "machine": machine(result),
         **{key: getattr(environment, key) or "unknown" for key in ("hardware", "precision", "torch")},
         "commit": commit(environment.commit, environment.changed),
@@ -86,11 +87,6 @@ def order(run):
     knobs = [run["knob"] or 0] if papers else run["knobs"].values()
     sizes = [(0, value, "") if isinstance(value, int | float) else (1, 0, str(value)) for value in knobs]
     return rank, run["method"], sizes, run["dataset"], run["arch"], run["seed"], run["name"]
-
-
-def training_seconds(result):
-    """With the GPU to itself where that was measured, else what it took."""
-    return result.seconds.train if result.seconds.alone is None else result.seconds.alone
 
 
 def packed(result):
@@ -159,3 +155,17 @@ def ratio_to(base, runs, key):
     usual = base[~base.shared].groupby(key, as_index=False).train_seconds.mean()
     seconds = runs[key].merge(usual, on=key, how="left").train_seconds.to_numpy()
     return (runs.train_seconds / seconds).where(~runs.shared)
+
+
+# --- over pairs of samples --------------------------------------------------------------------------------------------
+
+
+def pairs(matrix):
+    """The values above the diagonal: each pair once."""
+    return np.asarray(matrix)[np.triu_indices(len(matrix), 1)]
+
+
+def over_pairs(matrices):
+    """Mean and maximum of each measure over the six pairs of four samples (Section 4.4.1)."""
+    values = {measure: pairs(matrices[measure]) for measure in ("jsd", "dis")}
+    return {f"{kind}_{m}": float(f(v)) for m, v in values.items() for kind, f in (("mean", np.mean), ("max", np.max))}

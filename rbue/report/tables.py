@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from rbue.report.cells import of_paper
-from rbue.report.columns import METHOD, MISSING, grid, pad, pipe
+from rbue.report.columns import METHOD, MISSING, grid, padded, pipe
 from rbue.report.latex import latex
 from rbue.report.rows import FULL
 from rbue.report.text import (
@@ -114,15 +114,20 @@ def csv(table):
     return table.cells.to_csv(index=False, float_format="%.10g", lineterminator="\n")
 
 
+FORMS = {"md": markdown, "tex": latex, "csv": csv}
+
+
 def write(table, out):
     """<out>/<protocol>/<dataset>.md, .tex and .csv; returns the paths."""
-    folder = Path(out) / table.protocol
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for suffix, render in (("md", markdown), ("tex", latex), ("csv", csv)):
-        paths.append(folder / f"{table.dataset}.{suffix}")
-        paths[-1].write_text(render(table), encoding="utf-8", newline="\n")
-    return paths
+    return write_forms(Path(out) / table.protocol / table.dataset, {form: f(table) for form, f in FORMS.items()})
+
+
+def write_forms(stem, texts):
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = {stem.with_name(f"{stem.name}.{suffix}"): text for suffix, text in texts.items()}
+    for path, text in paths.items():
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return list(paths)
 
 
 def summary(table):
@@ -134,8 +139,7 @@ def summary(table):
 
 def summary_block(table, arch, cells):
     rows = grid([METHOD, *TERMINAL], cells.to_dict("records"))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(pad(row, widths)) for row in rows]
+    lines = ["  ".join(row) for row in padded(rows)]
     rule = "-" * len(lines[0])
     head = f"{dataset_name(table.dataset)}, {arch_name(arch)}, protocol {table.protocol}"
     return "\n".join([f"{head}: mean ± std over seeds (n)", rule, lines[0], rule, *lines[1:], rule])

@@ -7,7 +7,6 @@ Metrics are named as in result.json; accuracy is in percent. `time` is training 
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from pathlib import Path
 from statistics import median
 
@@ -15,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from rbue.report.claims.values import Value, binomial
-from rbue.report.records import most_passes, over_seeds, records
+from rbue.report.records import everywhere, most_passes, over_pairs, over_seeds, pairs, records
 from rbue.report.rows import ARCHS, DATASETS, LABELS, by_protocol, labelled
 
 CELL = ["dataset", "arch", "row", "metric"]
@@ -132,8 +131,7 @@ def our_runs(results):
     runs = records(results)
     runs = runs[runs.listed & runs.row.isin(LABELS)]
     placed = runs[runs.position.notna()]
-    plain = runs[runs.position.isna() | (runs.position == "all")]
-    return pd.concat([plain, placed.assign(row=placed.row + "@" + placed.position)], ignore_index=True)
+    return pd.concat([runs[everywhere(runs)], placed.assign(row=placed.row + "@" + placed.position)], ignore_index=True)
 
 
 def with_errors(frame):
@@ -152,7 +150,8 @@ def our_records(run):
     """One record per metric of a run."""
     where = {key: getattr(run, key) for key in ("protocol", "dataset", "arch", "row", "seed", "machine", "passes")}
     scores = {} if run.corrupted else clean(run)  # cifar10_c brings its corruptions alone
-    for record in metrics_of(where, scores | diversity(run.result) | corrupted(run.result), run.images):
+    diverse = over_pairs(vars(run.result.diversity)) if run.result.diversity else {}
+    for record in metrics_of(where, scores | diverse | corrupted(run.result), run.images):
         yield record | ({"noise": jsd_noise(run.result)} if kind(record["metric"]) == "jsd" else {})
 
 
@@ -160,19 +159,6 @@ def clean(run):
     scores = {"accuracy": run.accuracy, "ece": run.ece, "time": None if run.shared else run.train_seconds}
     scores |= {"passes": run.passes, "parameters": run.parameters}
     return {metric: value for metric, value in scores.items() if not pd.isna(value)}
-
-
-def pairs(matrix):
-    return [matrix[i][j] for i, j in combinations(range(len(matrix)), 2)]
-
-
-def diversity(result):
-    """Mean and maximum over the six pairs of four samples (Section 4.4.1)."""
-    scores = {}
-    for name in ("jsd", "dis") if result.diversity else ():
-        values = pairs(getattr(result.diversity, name))
-        scores |= {f"mean_{name}": sum(values) / len(values), f"max_{name}": max(values)}
-    return scores
 
 
 def jsd_noise(result):

@@ -2,6 +2,8 @@
 
 import json
 import textwrap
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from rbue.report.columns import METHOD, MISSING, Column, Grid, decimals, number
 from rbue.report.figures.frames import picked
 from rbue.report.figures.style import canvas, head, narrow, save, styled, write_csv, write_text
-from rbue.report.records import over_seeds
+from rbue.report.records import over_pairs, over_seeds, pairs
 from rbue.report.rows import METHODS, in_order, labelled
 
 # The panels in the paper's order.
@@ -53,20 +55,6 @@ def paper_rows(network, paper_dir):
 # --- frame ------------------------------------------------------------------------------------------------------------
 
 
-def pairs(matrix):
-    """The values above the diagonal: each pair once."""
-    matrix = np.asarray(matrix)
-    return matrix[np.triu_indices(len(matrix), 1)]
-
-
-def run_numbers(matrices):
-    return {
-        f"{kind}_{measure}": f(pairs(matrices[measure]))
-        for measure in MEASURES
-        for kind, f in (("mean", np.mean), ("max", np.max))
-    }
-
-
 def intervals(frame):
     """low_ and high_ of every column, of the lowest seed of each row: an interval is about one network."""
     first = frame.sort_values("seed").drop_duplicates("row").set_index("row").matrices
@@ -77,7 +65,7 @@ def intervals(frame):
 
 def table(frame, paper):
     """Mean and max over pairs of each run, then mean and std over seeds, the paper's numbers beside ours."""
-    runs = frame[["row", "seed"]].join(pd.DataFrame(map(run_numbers, frame.matrices), index=frame.index))
+    runs = frame[["row", "seed"]].join(pd.DataFrame(map(over_pairs, frame.matrices), index=frame.index))
     ours = over_seeds(runs, ["row"], COLUMNS).set_index("row").join(intervals(frame))
     both = ours.join(paper.set_index("row").add_prefix("paper_"), how="left" if paper.empty else "outer")
     both["n"] = both.n.fillna(0).astype(int)
@@ -171,19 +159,13 @@ def ours_text(row, column):
 
 def columns(with_paper):
     """Ours and the paper's in neighbouring columns."""
-    found = []
+    found, mine = [METHOD], {"name": "ours", "side": "ours"} if with_paper else {"name": ""}
     for key, name in COLUMNS.items():
-        papers = number(f"paper_{key}", name, "paper", decimals(3), side="paper")
-        ours = Column(
-            f"ours_{key}",
-            name,
-            "ours" if with_paper else "",
-            lambda row, key=key: ours_text(row, key),
-            lambda row, key=key: row[f"ours_{key}"],
-            side="ours" if with_paper else None,
-        )
-        found += [papers, ours] if with_paper else [ours]
-    return [METHOD, *found, number("n", "n", "", lambda n: str(n) if n else MISSING)]
+        if with_paper:
+            found.append(number(f"paper_{key}", name, "paper", decimals(3), side="paper"))
+        text, value = partial(ours_text, column=key), itemgetter(f"ours_{key}")
+        found.append(Column(f"ours_{key}", name, text=text, value=value, **mine))
+    return [*found, number("n", "n", "", lambda n: str(n) if n else MISSING)]
 
 
 def grid(network, paper_dir):

@@ -88,18 +88,14 @@ def over_q_figure(frame):
 
 
 def over_q_grid(frame):
-    two = decimals(2)
-    drawn = Column("monte_carlo", "Drawn", "", drawn_text, lambda cell: cell["monte_carlo"])
-    columns = [number("q", "q", "", "{:g}".format), *compared(two, drawn, "Dropout, p = 1 − q")]
+    with_error = "{monte_carlo:.2f} ± {monte_carlo_se:.2f}".format_map
+    drawn = Column("monte_carlo", "Drawn", "", with_error, lambda cell: cell["monte_carlo"])
+    columns = [number("q", "q", "", "{:g}".format), *compared(decimals(2), drawn, "Dropout, p = 1 − q")]
     notes = [
         f"{algebra.INPUTS} inputs from N(0, 1), {algebra.DRAWS:,} draws; dropout on the same inputs, not scaled, as "
         "the paper has it. At q = 1 − p, where the paper proves DropReLU to vary more than dropout, it varies less."
     ]
     return Grid("Variance of a DropReLU layer over q", columns, frame[frame.q.isin(PAPERS_Q)].to_dict("records"), notes)
-
-
-def drawn_text(cell):
-    return f"{cell['monte_carlo']:.2f} ± {cell['monte_carlo_se']:.2f}"
 
 
 def compared(text, drawn, dropout, of=""):

@@ -38,25 +38,16 @@ def classes(*names):
     return " ".join(filter(None, names)) or None
 
 
-def kind(column):
-    """What the page's switch shows and hides, and what reads from the left."""
-    return classes(column.side, None if column.value else "words")
-
-
 def head_cell(column):
     small = element("small", inline(column.name)) if column.name else ""
-    return element("th", inline(column.group), small, scope="col", class_=kind(column))
+    reads_from_left = None if column.value else "words"
+    return element("th", inline(column.group), small, scope="col", class_=classes(column.side, reads_from_left))
 
 
 def body_cell(column, cell):
     text, value = column.shown(cell), column.number(cell)
-    missing = "missing" if text == MISSING else None
-    return element(
-        "td",
-        inline(text),
-        class_=classes(column.side, missing, None if column.value else "words"),
-        data_value=None if value is None else f"{value:.10g}",
-    )
+    kind = classes(column.side, text == MISSING and "missing", None if column.value else "words")
+    return element("td", inline(text), class_=kind, data_value=None if value is None else f"{value:.10g}")
 
 
 def row_cell(text, place):

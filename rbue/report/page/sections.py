@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 
 from rbue.report import benchmark, cells, claims, position
-from rbue.report.cells import Table
 from rbue.report.columns import METHOD, MISSING, decimals, duration, number, words
 from rbue.report.figures import grids, networks, variance
 from rbue.report.page.html import bullets, details, element, grid, inline, paragraphs, picture, table
@@ -16,16 +15,7 @@ from rbue.report.page.pictures import GENERAL, NETWORK
 from rbue.report.records import commit, records
 from rbue.report.rows import ARCHS, DATASETS, KNOB, LABELS, NAMES, ROWS
 from rbue.report.tables import by_network, side_by_side
-from rbue.report.text import (
-    announced,
-    arch_name,
-    by_arch,
-    columns_of,
-    coverage,
-    dataset_name,
-    notes,
-    title,
-)
+from rbue.report.text import announced, arch_name, by_arch, columns_of, coverage, dataset_name, notes, title
 
 
 @dataclass(frozen=True)
@@ -81,9 +71,8 @@ def coverage_cell(place, found):
 
 def coverage_columns():
     """The paper's rows as columns, their knob beneath the method's name."""
-    settings = {label: own.get(KNOB.get(own["method"])) for label, own in ROWS}
-    named = [(label, NAMES[own["method"]], settings[label]) for label, own in ROWS]
-    rows = [words(label, name, "" if knob is None else f"{knob:g}") for label, name, knob in named]
+    knobs = {label: own.get(KNOB.get(own["method"]), "") for label, own in ROWS}
+    rows = [words(label, NAMES[own["method"]], str(knobs[label])) for label, own in ROWS]
     return [words("row", "Network"), number("done", "Rows", "", f"{{}} of {len(LABELS)}".format), *rows]
 
 
@@ -114,21 +103,17 @@ def switch(name, legend, choices):
     return element("fieldset", element("legend", legend), *buttons)
 
 
-def arch_table(found: Table, arch, rows):
-    caption = f"{dataset_name(found.dataset)}, {arch_name(arch)}, protocol `{found.protocol}`"
-    return table(columns_of(found), rows.to_dict("records"), caption)
-
-
 def measured_table(found):
-    parts = [arch_table(found, arch, rows) for arch, rows in by_arch(found) if rows.n.any()]
-    size = details("What the paper announces and does not print: parameters, memory, test time", announced_table(found))
-    return element("h3", inline(title(found))) + paragraphs([coverage(found) + "."]) + "".join(parts) + size + details(
-        "How to read it, and where it was measured", bullets(notes(found))
-    )  # fmt: skip
-
-
-def announced_table(found):
-    return table(*announced(found), f"{dataset_name(found.dataset)}, protocol `{found.protocol}`")
+    where = f"{dataset_name(found.dataset)}, {{}}protocol `{found.protocol}`"
+    parts = [
+        table(columns_of(found), rows.to_dict("records"), where.format(f"{arch_name(arch)}, "))
+        for arch, rows in by_arch(found)
+        if rows.n.any()
+    ]
+    size = "What the paper announces and does not print: parameters, memory, test time"
+    parts.append(details(size, table(*announced(found), where.format(""))))
+    parts.append(details("How to read it, and where it was measured", bullets(notes(found))))
+    return element("h3", inline(title(found))) + paragraphs([coverage(found) + "."]) + "".join(parts)
 
 
 def paper_only(suite):
