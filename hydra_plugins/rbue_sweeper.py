@@ -23,8 +23,9 @@ class UnionSweeper(BasicSweeper):
         loader = self.hydra_context.config_loader
         jobs = sweeps.jobs(arguments, loader, lambda overrides: loader.load_sweep_config(self.config, overrides))
         runs = [run for _, run in jobs]
-        missing = [overrides for overrides, run in jobs if sweeps.cell(run).state != "done"]
-        print(sweeps.table(runs), flush=True)
+        cells = [sweeps.cell(run) for run in runs]
+        missing = [words for (words, _), one in zip(jobs, cells, strict=True) if one.state != "done"]
+        print(sweeps.table(cells), flush=True)
         if not missing:
             return []
         results.check_writable(*{folder for run in runs for folder in (run.results_dir, run.weights_dir)})
@@ -34,9 +35,9 @@ class UnionSweeper(BasicSweeper):
         except Exception as error:  # a worker that was killed, a cluster that went away
             if isinstance(error, HydraException):
                 raise
-            print(sweeps.table(runs), flush=True)
+            print(sweeps.table(sweeps.again(cells)), flush=True)
             sys.exit(f"failed: the launcher gave up ({sentence(error)}): the same command goes on with what is missing")
-        print(sweeps.table(runs), flush=True)
+        print(sweeps.table(sweeps.again(cells)), flush=True)
         if failed := sum(job.status != JobStatus.COMPLETED for job in returned):
             sys.exit(f"{failed} of {len(missing)} jobs failed: the same command tries them again, and nothing else")
         return [returned]

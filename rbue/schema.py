@@ -20,6 +20,11 @@ from rbue.predictions import Predictions
 FORMAT = 2
 
 
+def need_same_length(where, *columns):
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(f"{where} has columns of different length")
+
+
 @dataclass(frozen=True)
 class Seconds:
     """Training as it took, which in a pack is an equal share; with the GPU to itself; and evaluation."""
@@ -82,6 +87,11 @@ class Diversity:
     dis: list[list[float]]
     intervals: dict[str, list[float]] | None = None
 
+    def __post_init__(self):
+        if len(self.jsd) < 2:
+            raise ValueError("diversity has no pair")
+        need_same_length("diversity", self.jsd, self.dis, *self.jsd, *self.dis)
+
 
 @dataclass(frozen=True)
 class Reliability:
@@ -91,11 +101,17 @@ class Reliability:
     confidence: list[float | None]
     accuracy: list[float | None]
 
+    def __post_init__(self):
+        need_same_length("reliability", self.count, self.confidence, self.accuracy)
+
 
 @dataclass(frozen=True)
 class Rejection:
     rejected: list[float]
     accuracy: list[float]
+
+    def __post_init__(self):
+        need_same_length("rejection", self.rejected, self.accuracy)
 
 
 @dataclass(frozen=True)
@@ -149,6 +165,9 @@ class Example:
     mean: list[float]
     entropy: float
 
+    def __post_init__(self):
+        need_same_length("example", self.classes, self.mean, *self.samples)
+
 
 @dataclass(frozen=True)
 class Level:
@@ -198,6 +217,10 @@ class Result:
     corruptions: Corruptions | None = None
     folder: str | None = None  # where it was read from; not in the file
 
+    def __post_init__(self):
+        if self.by_samples:
+            need_same_length("by_samples", *map(self.by_samples.__getitem__, ("samples", "accuracy", "ece", "nll")))
+
     @cached_property
     def predictions(self) -> Predictions | None:
         """Every test image's prediction, or None where the run kept none."""
@@ -218,15 +241,28 @@ def parse(content) -> Result:
     if content.get("format") not in (1, FORMAT):
         raise ValueError(f"it has format {content.get('format')}, this version reads 1 to {FORMAT}")
     result = converter(Result)(upgrade(content) if content["format"] < FORMAT else content, "")
-    for group, keys in NEEDED.items():
-        for key in (key for key in keys if key not in getattr(result, group)):
-            raise ValueError(f"no {group}.{key}")
-    if not isinstance(result.config["seed"], int):
-        raise ValueError(f"config.seed is {result.config['seed']!r}")
+    for metric in (metric for metric in ("accuracy", "ece") if metric not in result.metrics):
+        raise ValueError(f"no metrics.{metric}")
+    check(result.config)
     return result
 
 
-NEEDED = {"config": ("method", "dataset", "arch", "protocol", "seed"), "metrics": ("accuracy", "ece")}
+AXES = ("method", "dataset", "arch", "protocol", "seed")
+
+
+def check(settings):
+    """A ValueError where a config lacks an axis or has a value that no run of its method can have."""
+    for key in (key for key in AXES if key not in settings):
+        raise ValueError(f"no config.{key}")
+    kinds = kinds_of(checked(settings["method"], str, "config.method"))
+    for key, value in settings.items():
+        if key in kinds:
+            kinds[key](value, f"config.{key}")
+
+
+@cache
+def kinds_of(method):
+    return {name: converter(kind) for name, kind in get_type_hints(config.SCHEMAS.get(method, config.Run)).items()}
 
 
 # --- JSON against the types above -------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ import json
 import re
 from collections import Counter, defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from statistics import mean
 
@@ -16,19 +17,29 @@ from hydra.errors import HydraException
 from omegaconf import open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from rbue import config, locks, results
+from rbue import config, locks, results, schema
 from rbue.cli import sentence
 from rbue.config import Refused
-from rbue.report.rows import own_hydra, register_once
+from rbue.report.columns import padded
+from rbue.report.rows import CONF, ROWS, canonical, own_hydra, register_once
 
 
 def jobs(words, loader, compose):
     """[(overrides, Run)] of a command line, each run once. `compose` makes overrides a config, with Hydra's part."""
     parser = OverridesParser.create(config_loader=loader)
     found = {}
-    for overrides, run in composed(expand(words, parser, compose), compose):
+    for overrides, run in composed(seeded(words, parser, compose), compose):
         found.setdefault(results.folder(run), (overrides, run))
     return list(found.values())
+
+
+def seeded(words, parser, compose):
+    """Every job of a line, seed by seed: a sweep that is stopped leaves whole tables behind. Seeds cross with what the
+    rest expands to, which is expanded once, since Hydra takes milliseconds for each word."""
+    seeds = [word for word in words if word.startswith("seed=")]
+    rest = list(expand([word for word in words if word not in seeds], parser, compose))
+    for seed in split(seeds, parser) if seeds else [[]]:
+        yield from ([*job, *seed] for job in rest)
 
 
 def composed(jobs, compose):
@@ -54,10 +65,15 @@ def runs_of(words):
         return [run for _, run in jobs(words, loader, lambda o: compose("config", o, return_hydra_config=True))]
 
 
+def split(words, parser):
+    """Every combination of a line's choices."""
+    (combinations,) = BasicSweeper.split_arguments(parser.parse_overrides(list(words)), max_batch_size=None)
+    return combinations
+
+
 def expand(words, parser, compose):
     """Every job of a line; `sweep=name` in it stands for the lines of conf/sweep/name.yaml, and its own words win."""
-    (combinations,) = BasicSweeper.split_arguments(parser.parse_overrides(list(words)), max_batch_size=None)
-    for job in combinations:
+    for job in split(words, parser):
         names = [word for word in job if word.startswith("sweep=")]
         rest = [word for word in job if word not in names]
         for line in lines(names, rest, compose) if names else ():
@@ -89,18 +105,67 @@ def run_of(cfg, overrides=()):
         raise Refused(sentence(error, overrides)) from error
 
 
-def begun(results_dir):
-    """Lines of the tables of which a folder holds anything, finished or failed. Seeds that Single alone has are members
-    of an ensemble: the other rows need not have them."""
-    seeds = defaultdict(lambda: {True: set(), False: set()})
-    for path in sorted(Path(results_dir).glob("*/*/*/*.json")):
-        with suppress(OSError, ValueError, KeyError, TypeError):
+# --- what was begun ---------------------------------------------------------------------------------------------------
+
+
+def begun(found, results_dir):
+    """{(dataset, arch, protocol): configs} of all that is finished or failed below a folder."""
+    groups = defaultdict(list)
+    for known in [*(result.config for result in found), *failures(results_dir)]:
+        groups[known["dataset"], known["arch"], known["protocol"]].append(known)
+    return dict(sorted(groups.items()))
+
+
+def failures(results_dir):
+    """The configs of failed runs."""
+    for path in sorted(Path(results_dir).glob("*/*/*/failed.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             known = json.loads(path.read_text())["config"]
-            seed, single = int(known["seed"]), known["method"] == "single"
-            seeds[known["dataset"], known["arch"], known["protocol"]][single].add(seed)
-    for (dataset, arch, protocol), found in seeds.items():
-        seed = f"seed={','.join(map(str, sorted(found[False] or found[True])))}"
-        yield ["sweep=rows", f"dataset={dataset}", f"arch={arch}", f"protocol={protocol}", seed]
+            schema.check(known)
+            yield known
+
+
+def rows_of(group, configs, words=()):
+    """The runs of a begun table, and the settings that they take over from what is there."""
+    runs = table_runs(*group, tuple(words))
+    taken = shared_settings(configs, runs)
+    seeds = sorted({known["seed"] for known in configs if known["method"] != "single"} or {c["seed"] for c in configs})
+    return [replace(run, seed=seed, **having(run, taken)) for seed in seeds for run in runs], taken
+
+
+def table_runs(dataset, arch, protocol, words):
+    """What `sweep=rows` makes of these, composed once for all tables: their rows differ in shared settings alone."""
+    usual = canonical(dataset, protocol, "single")
+    if usual is None or not (CONF / "arch" / f"{arch}.yaml").exists():
+        return runs_of(["sweep=rows", f"dataset={dataset}", f"arch={arch}", f"protocol={protocol}", *words])
+    decisive = [f.name for f in fields(config.Run) if f.metadata["part"] in ("training", "evaluation")]
+    shared = {name: getattr(usual, name) for name in decisive if name not in ("method", "seed")} | {"arch": arch}
+    rows = any_rows("cifar10" if usual.corruptions == "none" else "cifar10_c", words)
+    return [replace(run, **shared) for run in rows]
+
+
+@cache
+def any_rows(dataset, words):
+    return runs_of(["sweep=rows", f"dataset={dataset}", *words])
+
+
+def shared_settings(configs, runs):
+    """{key: value} in which all that is there differs alike from what the rows compose to: it was asked for so.
+
+    Knobs that tell rows apart are not among them.
+    """
+    usual = {key: value for run in runs for key, value in run.identity.items() if key not in TELLING}
+    given = {key: [known[key] for known in map(config.complete, configs) if key in known] for key in usual}
+    alike = {key: values[0] for key, values in given.items() if values and all(v == values[0] for v in values)}
+    return {key: value for key, value in alike.items() if value != usual[key]}
+
+
+TELLING = {"dataset", "arch", "protocol", "seed", *(key for _, settings in ROWS for key in settings)}
+
+
+def having(run, settings):
+    known = {f.name for f in fields(run)}
+    return {key: value for key, value in settings.items() if key in known}
 
 
 # --- how far it is ----------------------------------------------------------------------------------------------------
@@ -115,16 +180,17 @@ class Cell:
     run: config.Run
     state: str
     sentence: str = ""
-    result: dict | None = None
+    result: schema.Result | None = None
 
     @property
     def group(self):
         return self.run.dataset, self.run.arch, self.run.protocol
 
 
-def cell(run):
+def cell(run, found=None):
+    """`found` is what was read already: {folder: Result}."""
     try:
-        result = results.find(run)
+        result = (found or {}).get(str(results.folder(run))) or results.find(run)
     except Refused as foreign:
         return Cell(run, "failed", str(foreign))
     if result:
@@ -135,60 +201,70 @@ def cell(run):
     return Cell(run, "failed", reason) if reason else Cell(run, "missing")
 
 
-def table(runs):
+def again(cells):
+    """Where they stand now; what was done stays done."""
+    return [one if one.state == "done" else cell(one.run) for one in cells]
+
+
+def table(cells):
     """Cells by state for each dataset, architecture and protocol; time left; what failed, and why."""
-    cells = [cell(run) for run in runs]
     heads = ["dataset", "arch", "protocol", "cells", *STATES, "time left"]
-    groups = defaultdict(list)
+    groups, pace = defaultdict(list), Pace.of(cells)
     for one in cells:
         groups[one.group].append(one)
-    rows = [heads, *([*group, *figures(members, cells)] for group, members in groups.items())]
+    rows = [heads, *([*group, *figures(members, pace)] for group, members in groups.items())]
     if len(groups) > 1:
-        rows.append(["in all", "", "", *figures(cells, cells)])
+        rows.append(["in all", "", "", *figures(cells, pace)])
     failed = [f"failed: {one.run.name}: {one.sentence}" for one in cells if one.state == "failed"]
-    return "\n".join([*aligned(rows), *failed])
+    return "\n".join([*("  ".join(row).rstrip() for row in padded(rows, left=range(3))), *failed])
 
 
-def aligned(rows):
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = zip(row, widths, strict=True)
-        yield "  ".join(text.ljust(w) if k < 3 else text.rjust(w) for k, (text, w) in enumerate(cells)).rstrip()
-
-
-def figures(cells, known):
+def figures(cells, pace):
     states = Counter(one.state for one in cells)
-    return [str(len(cells)), *(str(states[state]) for state in STATES), duration(seconds_left(cells, known))]
+    return [str(len(cells)), *(str(states[state]) for state in STATES), duration(seconds_left(cells, pace))]
 
 
-def seconds_left(cells, known):
+@dataclass
+class Pace:
+    """Mean seconds of a training and of an evaluation: of the same method, else of the same network."""
+
+    train: dict
+    evaluate: dict
+
+    @classmethod
+    def of(cls, cells):
+        train, evaluate = defaultdict(list), defaultdict(list)
+        for run, result in ((one.run, one.result) for one in cells if one.result):
+            each = result.seconds.train / max(1, len(result.trainings))
+            for key in keys(run, run.trained_on):
+                train[key].append(each)
+            for key in keys(run, run.dataset):
+                evaluate[key].append(result.seconds.evaluate)
+        return cls(*({key: mean(values) for key, values in known.items()} for known in (train, evaluate)))
+
+
+def keys(run, dataset):
+    """From the nearest on."""
+    network = dataset, run.arch, run.protocol
+    return (*network, run.method), network
+
+
+def nearest(known, keys):
+    return next((known[key] for key in keys if key in known), None)
+
+
+def seconds_left(cells, pace):
     """One run after the other at the pace of the nearest cells done; None where none of them is near."""
-    train, evaluate, left, counted = [], [], 0.0, set()
-    for one in (one for one in known if one.result):
-        seconds, parts = one.result.seconds, max(1, len(one.result.trainings))
-        train.append((key(one.run, one.run.trained_on), seconds.train / parts))
-        evaluate.append((key(one.run, one.run.dataset), seconds.evaluate))
+    left, counted = 0.0, set()
     for run in (one.run for one in cells if one.state != "done"):
         parts = {p.training_name: p for p in run.trainings if not results.is_trained(p)}
-        expected = [pace(train, key(p, p.trained_on)) for name, p in parts.items() if name not in counted]
-        expected.append(pace(evaluate, key(run, run.dataset)))
+        expected = [nearest(pace.train, keys(p, p.trained_on)) for name, p in parts.items() if name not in counted]
+        expected.append(nearest(pace.evaluate, keys(run, run.dataset)))
         if None in expected:
             return None
         left += sum(expected)
         counted |= parts.keys()
     return left
-
-
-def key(run, dataset):
-    return dataset, run.arch, run.protocol, run.method
-
-
-def pace(measured, wanted):
-    """Mean seconds of the same method, else of the same dataset, architecture and protocol."""
-    for length in (4, 3):
-        if alike := [seconds for key, seconds in measured if key[:length] == wanted[:length]]:
-            return mean(alike)
-    return None
 
 
 def duration(seconds):

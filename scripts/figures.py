@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 
 from rbue.cli import one_sentence_errors
 from rbue.report.figures import draw, draw_general, left_out, makes, networks
+from rbue.report.records import records
 from rbue.results import collect
 
 
@@ -51,16 +52,16 @@ def report(network, drawn, out):
 
 def main(argv=None):
     args = arguments(argv)
-    results = collect(args.results)
+    runs = records(collect(args.results))
     wanted = {key: getattr(args, key) for key in ("dataset", "protocol", "arch")}
-    found = [n for n in networks(results) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
+    found = [n for n in networks(runs) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
     if not found:
         print(f"{args.results} holds no rows of a figure, so no figures: 'make demo' or 'python train.py' makes some")
     else:
         print(f"{args.out}: {stems(draw_general(args.out))}")
     for network in found:
         report(network, draw(network, args.paper, args.out), args.out)
-    if names := left_out(results):
+    if names := left_out(runs):
         print("In no figure, since a setting differs from what their rows stand for:", *names, sep="\n  ")
 
 

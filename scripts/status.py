@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue import sweeps
+from rbue import results, sweeps
 from rbue.cli import one_sentence_errors
 from rbue.config import Refused
 
@@ -17,16 +17,28 @@ from rbue.config import Refused
 def main(words):
     folder = dict(word.split("=", 1) for word in words if "=" in word).get("results_dir", "results/runs").strip("'\"")
     asked = any(not word.startswith(("results_dir=", "weights_dir=")) for word in words)
-    runs = sweeps.runs_of(words) if asked else list(begun(folder, words))
-    print(sweeps.table(runs) if runs else f"{folder} holds no result yet: python train.py -m sweep=demo makes some")
+    cells, notes = ([sweeps.cell(run) for run in sweeps.runs_of(words)], []) if asked else begun(folder, words)
+    if not cells:
+        print(f"{folder} holds no result yet: python train.py -m sweep=demo makes some")
+        return
+    print("\n".join([sweeps.table(cells), *notes]))
 
 
 def begun(folder, words):
-    for line in sweeps.begun(folder):
+    """The cells of every table that is begun, and in what they are not as composed here."""
+    found = results.collect(folder) if Path(folder).is_dir() else []
+    known, cells, notes = {result.folder: result for result in found}, [], []
+    for group, configs in sweeps.begun(found, folder).items():
         try:
-            yield from sweeps.runs_of([*line, *words])
+            runs, taken = sweeps.rows_of(group, configs, words)
         except Refused as why:  # a result of another version, with names that are gone
-            print(f"left out: {' '.join(line)}: {why}", file=sys.stderr)
+            print(f"left out: {' '.join(group)}: {why}", file=sys.stderr)
+            continue
+        cells += [sweeps.cell(run, known) for run in runs]
+        if taken:
+            settings = " ".join(f"{key}={value}" for key, value in taken.items())
+            notes.append(f"{' '.join(group)}: with {settings}, as all of its results")
+    return cells, notes
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors
 from rbue.report import position
 from rbue.report.cells import build
+from rbue.report.records import records
 from rbue.report.tables import BEGIN, END, coverage, put_headline, summary, write
 from rbue.results import collect
 
@@ -38,8 +39,8 @@ def arguments(argv):
 def main(argv=None):
     args = arguments(argv)
     wanted = {"dataset": args.dataset, "protocol": args.protocol}
-    results = collect(args.results)
-    tables = build(results, args.paper)
+    runs = records(collect(args.results))
+    tables = build(runs, args.paper)
     tables = [t for t in tables if all(value in (None, getattr(t, key)) for key, value in wanted.items())]
     if not tables:
         print(f"{args.results} holds no such results yet, so no tables: 'make demo' or 'python train.py' makes some")
@@ -49,7 +50,7 @@ def main(argv=None):
         if args.print and len(table.runs):
             print(f"\n{summary(table)}\n")
         print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {coverage(table)}")
-    for protocol, cells in position.build(results, args.paper).items():
+    for protocol, cells in position.build(runs, args.paper).items():
         if args.protocol in (None, protocol):
             paths = position.write(protocol, cells, args.out)
             print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {(cells.n > 0).sum()} of {len(cells)} rows measured")

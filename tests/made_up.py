@@ -1,6 +1,7 @@
-"""Results as train.py writes them, with made-up numbers, for the tests of tables, figures and the page."""
+"""The content of result.json as train.py writes it, with made-up numbers, for the tests of all that reads results."""
 
 import base64
+import json
 from dataclasses import replace
 from io import BytesIO
 from math import log
@@ -8,24 +9,46 @@ from math import log
 import numpy as np
 from PIL import Image
 
+from rbue import schema
+from rbue.config import name_of
+from rbue.report.records import records
 from rbue.report.rows import ROWS, canonical
 
 TYPES = ["fog", "snow", "contrast", "pixelate", "spatter"]
 DIGITS = ("digits", "demo", "small")
 
 
+def read(contents):
+    """As collected from files."""
+    return [schema.parse(json.loads(json.dumps(content))) for content in contents]
+
+
+def read_records(contents):
+    return records(read(contents))
+
+
+def write(folder, contents):
+    """A folder of finished runs."""
+    for content in contents:
+        path = folder / content["name"] / "result.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(content))
+    return folder
+
+
 def result(label, accuracy=0.95, ece=0.03, where=("cifar10", "fast", "resnet18"), **changes):
-    """A clean result with scores and costs alone, as the first version wrote it."""
+    """A clean result with scores and costs alone."""
     dataset, protocol, arch = where
     settings = dict(ROWS)[label]
     run = replace(canonical(dataset, protocol, settings["method"]), arch=arch, **settings | changes)
     return {
-        "format": 1,
+        "format": schema.FORMAT,
         "name": run.name,
         "config": run.identity,
         "metrics": {"accuracy": accuracy, "ece": ece, "nll": 0.2, "brier": 0.1, "entropy": 0.1},
         "seconds": {"train": 200.0, "evaluate": 12.0},
         "test_ms_per_image": 0.3,
+        "images": 10_000,
         "passes": {"single": 1, "deep_ensemble": 4}.get(run.method, run.samples),
         "parameters": 11173962,
         "environment": {"commit": "0123456789abcdef", "hardware": "NVIDIA H200", "torch": "2.11", "precision": "bf16"},
@@ -36,8 +59,7 @@ def result(label, accuracy=0.95, ece=0.03, where=("cifar10", "fast", "resnet18")
 def corrupted(label, source="generated", types=TYPES, step=0.01, **more):
     """Type k at severity s: accuracy falls by (k + 1) s steps, ECE rises by as many tenths of a percent."""
     clean = result(label, **more)
-    dataset = clean["config"]["dataset"]
-    name, where = clean["name"].replace(dataset, f"{dataset}_c"), {"dataset": f"{dataset}_c", "corruptions": "auto"}
+    settings = clean["config"] | {"dataset": f"{clean['config']['dataset']}_c", "corruptions": "auto"}
     accuracy, ece = clean["metrics"]["accuracy"], clean["metrics"]["ece"]
     levels = {
         t: [
@@ -47,7 +69,7 @@ def corrupted(label, source="generated", types=TYPES, step=0.01, **more):
         for k, t in enumerate(types, 1)
     }
     shift = {"source": source, "types": levels, "skipped": {}}
-    return clean | {"name": f"{name}-{source}", "config": clean["config"] | where, "corruptions": shift}
+    return clean | {"name": f"{name_of(settings)}-{source}", "config": settings, "corruptions": shift}
 
 
 def sampled(label, *values, **more):

@@ -1,6 +1,5 @@
 """The ledger says what the numbers say: the paper's own as computed by hand, ours with errors, gaps named."""
 
-import json
 import random
 import re
 import subprocess
@@ -13,9 +12,12 @@ import made_up
 import numpy as np
 import pytest
 
-from rbue.report.claims import algebra, build, markdown
+from rbue import schema
+from rbue.report import claims
+from rbue.report.claims import algebra, markdown
+from rbue.report.claims import numbers as claimed
 from rbue.report.claims.ledger import load
-from rbue.report.claims.numbers import IMAGES, Numbers, our_frames, paper_frame
+from rbue.report.claims.numbers import PAPERS_IMAGES, Numbers, paper_frame
 from rbue.report.claims.predicates import PREDICATES
 from rbue.report.claims.rules import balance, decide, degree, each_part, every
 from rbue.report.claims.scopes import C10, EVERYWHERE, P2, P5, Q8, Q95, RRELU, SINGLE, SVI, VARIED
@@ -27,7 +29,7 @@ from rbue.results import collect
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "results" / "paper"
 CLAIMS = load(PAPER)
-LEDGER = {entry.id: entry for entry in build([], PAPER)}
+LEDGER = {entry.id: entry for entry in claims.build([], PAPER)}
 
 # By hand a page that contradicts another is 'inconsistent', and what only a figure shows 'undecidable'.
 WORDS = {"inconsistent": "refuted", "undecidable": "undecided"}
@@ -149,10 +151,10 @@ def test_a_measured_win_has_to_exceed_two_standard_errors_of_the_difference():
     assert 100 * binomial(0.95, 10_000) == pytest.approx(0.218, abs=1e-3)
 
 
-def test_test_set_sizes_are_those_of_the_data():
+def test_the_papers_test_sets_have_the_size_of_the_data():
     from rbue.data.sources import DATASETS
 
-    assert {name: DATASETS[name].test for name in IMAGES} == IMAGES
+    assert {DATASETS[name].test for name in ("cifar10", "cifar100", "tinyimagenet")} == {PAPERS_IMAGES}
 
 
 # --- from counts to verdicts ------------------------------------------------------------------------------------------
@@ -185,17 +187,36 @@ def test_a_claim_with_one_half_true_and_one_half_false_holds_partly():
 # --- our results ------------------------------------------------------------------------------------------------------
 
 
-def result(label, place=C10, protocol="matched", accuracy=0.95, ece=0.03, seconds=200.0, hardware="H200", **changes):
+def build(results):
+    return claims.build(made_up.read(results), PAPER)
+
+
+def our_frames(results):
+    return claimed.our_frames(made_up.read(results))
+
+
+def result(
+    label,
+    place=C10,
+    protocol="matched",
+    accuracy=0.95,
+    ece=0.03,
+    seconds=200.0,
+    hardware="H200",
+    images=10_000,
+    **changes,
+):
     """A result.json as train.py writes it, with made-up numbers."""
     settings = dict(ROWS)[label]
     run = replace(canonical(place[0], protocol, settings["method"]), arch=place[1], **settings | changes)
     members = 4 if label == LABELS[3] else 1
     return {
-        "format": 1,
+        "format": schema.FORMAT,
         "name": run.name,
         "config": run.identity,
         "metrics": {"accuracy": accuracy, "ece": ece},
         "seconds": {"train": seconds * members, "evaluate": 1.0},
+        "images": images,
         "passes": members if label in (SINGLE, LABELS[3]) else 100,
         "parameters": 1000 * members * (2 if label == SVI else 1),
         "trainings": members * [{"hardware": hardware, "engine": "captured"}],
@@ -217,7 +238,7 @@ def corrupted(label, eces, types=19, **more):
 
 
 def ours(claim, results, protocol="matched"):
-    return next(entry for entry in build(results, PAPER) if entry.id == claim).ours[protocol]
+    return next(entry for entry in build(results) if entry.id == claim).ours[protocol]
 
 
 def test_a_claim_is_supported_when_every_cell_is_there_and_wins():
@@ -273,6 +294,19 @@ def test_of_two_corrupted_evaluations_the_one_with_more_samples_counts():
     alone, both = (our_frames(runs)["matched"].set_index("metric").value for runs in ([many], [few, many]))
     assert "accuracy@1" in alone.index and alone.equals(both)
     assert not our_frames([few])["matched"].set_index("metric").value.equals(alone)
+
+
+def test_without_the_number_of_test_images_nothing_is_told_apart():
+    """Of ours: a dataset of one's own has its own number."""
+    known, unknown = (our_frames([result(SINGLE, images=n)])["matched"].set_index("metric").se for n in (100, None))
+    assert known["accuracy"] == pytest.approx(100 * binomial(0.95, 100)) and np.isnan(unknown["accuracy"])
+    assert (Value(99.0, se=unknown["accuracy"]) - Value(50.0)).sign == 0
+
+
+def test_the_results_behind_a_cell_are_beside_it():
+    runs = claimed.our_runs(made_up.read([result(Q8, seed=s) for s in (0, 1)] + [result(Q8, position="last")]))
+    behind = runs.groupby("row").result.apply(lambda results: [r.config["seed"] for r in results])
+    assert dict(behind) == {Q8: [0, 1], f"{Q8}@all": [0, 1], f"{Q8}@last": [0]}
 
 
 def test_a_shortened_run_decides_nothing():
@@ -337,7 +371,7 @@ def test_parameters_are_counted_where_the_paper_prints_none():
 
 def test_few_test_images_do_not_make_everything_on_par():
     digits = ("digits", "small")
-    runs = [result(label, digits, "demo", accuracy=0.97) for label in [LABELS[3], *PROPOSED]]
+    runs = [result(label, digits, "demo", accuracy=0.97, images=360) for label in [LABELS[3], *PROPOSED]]
     verdict = ours("A1", runs, "demo").elsewhere
     assert verdict.status == "undecided" and "on par with Deep Ensemble +0.00 pp (unclear)" in verdict.evidence
 
@@ -364,7 +398,7 @@ def test_the_same_predicate_on_the_papers_numbers_as_ours_gives_the_same_counts(
 
 
 def test_the_page_counts_at_the_top_and_has_a_row_a_claim():
-    page = markdown(build([result(SINGLE)], PAPER))
+    page = markdown(build([result(SINGLE)]))
     assert "| The paper's own numbers, 47 claims computed | 10 supported, 18 partly, 13 refuted, 6 undecided |" in page
     rows = [line for line in page.splitlines() if re.match(r"\| [TAFBDPX]\d+ \|", line)]
     assert len(rows) == 58 and {row.count(" | ") for row in rows} == {4}
@@ -372,17 +406,9 @@ def test_the_page_counts_at_the_top_and_has_a_row_a_claim():
 
 
 def test_a_shorter_training_than_the_papers_is_named_beside_its_verdicts():
-    short, full = (markdown(build([result(SINGLE, protocol=p)], PAPER)) for p in ("fast", "matched"))
+    short, full = (markdown(build([result(SINGLE, protocol=p)])) for p in ("fast", "matched"))
     assert "Protocol `fast` trains for 30 epochs, the paper for 200" in short
     assert "the paper for 200" not in full
-
-
-def write_results(folder, results):
-    for entry in results:
-        path = folder / entry["name"] / "result.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(entry))
-    return folder
 
 
 def run_command(results, out):
@@ -395,10 +421,10 @@ def run_command(results, out):
 
 def test_the_command_writes_the_same_bytes_twice_without_torch_or_paths(tmp_path):
     runs = [result(SINGLE, seed=s, accuracy=0.94 + s / 100) for s in range(2)] + [diverse(Q8, 0.01, 0.03)]
-    said = run_command(write_results(tmp_path / "a", runs), tmp_path / "one.md")
+    said = run_command(made_up.write(tmp_path / "a", runs), tmp_path / "one.md")
     page = (tmp_path / "one.md").read_text()
     random.Random(0).shuffle(runs)
-    assert page == markdown(build(runs, PAPER))
+    assert page == markdown(build(runs))
     assert str(tmp_path) not in page and str(ROOT) not in page
     assert "10 supported, 18 partly, 13 refuted, 6 undecided" in said
 
@@ -413,4 +439,5 @@ def test_the_committed_page_is_what_the_committed_results_give():
     committed = ROOT / "results" / "claims.md"
     if not committed.exists():
         pytest.skip("no page committed yet")
-    assert committed.read_text() == markdown(build(collect(ROOT / "results" / "runs"), PAPER)), "run 'make claims'"
+    built = markdown(claims.build(collect(ROOT / "results" / "runs"), PAPER))
+    assert committed.read_text() == built, "run 'make claims'"

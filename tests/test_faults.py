@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rbue import cli, results, sweeps, training
+from rbue import cli, results, schema, sweeps, training
 from rbue.config import Refused
 
 CPU = torch.device("cpu")
@@ -122,7 +122,7 @@ def test_code_in_a_checkpoint_is_not_run(digits_run, few_digits, tmp_path):
 def test_a_result_of_another_version_is_a_failed_cell_and_stays(digits_run):
     run = digits_run()
     results.write(results.folder(run) / "result.json", {"format": 99})
-    told = sweeps.table([run])
+    told = sweeps.table([sweeps.cell(run)])
     assert "has format 99, this version reads" in told and told.splitlines()[1].split()[3:8] == [
         "1",
         "0",
@@ -137,8 +137,9 @@ def test_a_result_of_another_version_is_a_failed_cell_and_stays(digits_run):
 
 def test_a_result_that_lacks_its_parts_is_a_failed_cell_beside_others(digits_run):
     run = digits_run()
-    results.write(results.folder(run) / "result.json", {"format": results.FORMAT})
-    assert "is not a result of this suite (no name)" in sweeps.table([run, digits_run("seed=1")])
+    results.write(results.folder(run) / "result.json", {"format": schema.FORMAT})
+    cells = [sweeps.cell(each) for each in (run, digits_run("seed=1"))]
+    assert "is not a result of this suite (no name)" in sweeps.table(cells)
 
 
 def test_any_error_in_a_sweep_leaves_its_traceback_in_the_runs_folder(digits_run, monkeypatch, capsys):
@@ -163,7 +164,7 @@ def test_the_time_left_is_the_pace_of_the_cells_done(digits_run):
     done = digits_run()
     runs = [done, digits_run("seed=1"), digits_run("method=deep_ensemble", "members=3"), digits_run("arch=vgg13")]
     content = {
-        "format": results.FORMAT,
+        "format": schema.FORMAT,
         "name": done.name,
         "config": done.identity,
         "metrics": {"accuracy": 0.9, "ece": 0.1},
@@ -173,9 +174,10 @@ def test_the_time_left_is_the_pace_of_the_cells_done(digits_run):
     results.write(results.folder(done) / "result.json", content)
     training.save(training.folder(done) / "weights.pt", {})
     cells = [sweeps.cell(run) for run in runs]
-    assert sweeps.seconds_left(cells[:2], cells) == 11  # one training, one evaluation
-    assert sweeps.seconds_left(cells[:3], cells) == 22  # seeds 1 and 2 are trained once for all, two evaluations
-    assert sweeps.seconds_left(cells, cells) is None  # nothing is known of that architecture
+    pace = sweeps.Pace.of(cells)
+    assert sweeps.seconds_left(cells[:2], pace) == 11  # one training, one evaluation
+    assert sweeps.seconds_left(cells[:3], pace) == 22  # seeds 1 and 2 are trained once for all, two evaluations
+    assert sweeps.seconds_left(cells, pace) is None  # nothing is known of that architecture
     assert [sweeps.duration(s) for s in (30, 600, 8000, 200_000, None)] == ["30 s", "10 min", "2 h", "2 days", "–"]
 
 

@@ -1,17 +1,17 @@
 """The figures show what was measured: exact numbers behind them, sources apart, the same bytes every time."""
 
-import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import DIGITS, TYPES, analysed, corrupted, layer, result, sampled
+from made_up import DIGITS, TYPES, analysed, corrupted, layer, read_records, result, sampled, write
 
 from rbue import analysis
-from rbue.report import rows
+from rbue.report import records, rows
 from rbue.report.figures import (
     activations,
     behaviours,
@@ -19,7 +19,6 @@ from rbue.report.figures import (
     corruptions,
     diversity,
     draw,
-    frames,
     framework,
     left_out,
     networks,
@@ -36,7 +35,7 @@ SIX = ["Single", "MC-Dropout(0.5)", "Deep Ensemble(4)", "SVI", "MC-RReLU", "MC-D
 
 
 def only(results):
-    (network,) = networks(results)
+    (network,) = networks(read_records(results))
     return network
 
 
@@ -136,13 +135,6 @@ def test_the_title_counts_the_samples_of_what_is_drawn_alone(tmp_path, monkeypat
     assert titles[0].endswith("1 seed, 20 samples")
 
 
-def test_fewer_samples_are_for_corrupted_sets_alone():
-    few = result("SVI", samples=20)
-    few["config"] |= {"corruptions": "generated"}
-    assert frames.row_of(few["config"]) == (None, {"samples": 20})
-    assert frames.row_of(corrupted("SVI", samples=20)["config"]) == ("SVI", {})
-
-
 def test_of_two_corrupted_evaluations_of_one_network_the_one_with_more_samples_is_drawn():
     few, many = (corrupted("SVI", accuracy=accuracy, samples=n) for n, accuracy in ((20, 0.8), (100, 0.9)))
     for runs in ([few, many], [many, few]):
@@ -174,7 +166,7 @@ def test_samples_that_never_differ_still_have_a_figure(tmp_path):
 
 def test_behaviours_are_means_over_seeds_with_the_papers_points():
     network = only([result("MC-DropReLU(0.8)", seed=0, accuracy=0.9), result("MC-DropReLU(0.8)", seed=1, accuracy=0.8)])
-    (point,) = behaviours.points(behaviours.load(network)).itertuples()
+    (point,) = behaviours.points(network.clean).itertuples()
     assert (point.accuracy, point.q, point.n) == (pytest.approx(85), 0.8, 2)
     assert len(behaviours.paper_points(network, PAPER)) == 10
 
@@ -182,11 +174,11 @@ def test_behaviours_are_means_over_seeds_with_the_papers_points():
 def test_another_q_is_a_point_and_other_changes_are_named_instead():
     results = [result("MC-DropReLU(0.8)", q=0.5), result("MC-DropReLU(0.8)", q=0.5, epochs=2)]
     assert list(only(results).runs.row) == ["MC-DropReLU(0.5)"]
-    assert [text.partition(" ")[2] for text in left_out(results)] == ["(epochs=2, q=0.5)"]
+    assert [text.partition(" ")[2] for text in left_out(read_records(results))] == ["(epochs=2, q=0.5)"]
 
 
 def test_a_point_far_from_all_others_does_not_decide_the_frame():
-    frame = behaviours.points(behaviours.load(only([result(label, accuracy=0.9) for label in SIX])))
+    frame = behaviours.points(only([result(label, accuracy=0.9) for label in SIX]).clean)
     assert framed(frame.accuracy, "accuracy").all()
     frame.loc[0, "accuracy"] = 20
     assert list(framed(frame.accuracy, "accuracy")) == [False] + [True] * 5
@@ -195,22 +187,21 @@ def test_a_point_far_from_all_others_does_not_decide_the_frame():
 def test_curves_have_only_the_counts_that_all_seeds_have():
     network = only([sampled("SVI", 0.8, 0.9, seed=0), sampled("SVI", 0.6, seed=1), result("Single")])
     curves = samples.curves(samples.load(network)).set_index("row")
-    assert curves.loc["SVI"].accuracy == pytest.approx(70) and curves.loc["SVI"].n == 2
+    assert curves.loc["SVI"].ours_accuracy == pytest.approx(70) and curves.loc["SVI"].n == 2
     assert curves.loc["Single"].samples == 1
 
 
 def test_a_pass_costs_its_share_of_the_whole_evaluation():
     network = only([sampled("SVI", 0.8, 0.9), result("Single"), sampled("Deep Ensemble(4)", 0.9, 0.91)])
-    ms = samples.curves(samples.load(network)).groupby("row").ms.apply(list)
+    ms = samples.curves(samples.load(network)).groupby("row").ours_ms.apply(list)
     assert ms["SVI"] == pytest.approx([0.003, 0.006])  # 0.3 ms for a hundred samples
     assert ms["Single"] == pytest.approx([0.3]) and ms["Deep Ensemble(4)"] == pytest.approx([0.075, 0.15])
 
 
 def test_the_first_pass_costs_what_the_twin_costs_and_the_others_share_the_rest():
-    shared = sampled("MC-Dropout(0.5)", 0.8, 0.9) | {"twin": {"ms_per_image": 0.102}}  # noise at the end alone
-    ms = samples.load(only([shared])).ms.tolist()
-    assert ms == pytest.approx([0.102, 0.104])
-    assert samples.milliseconds(shared, 100) == pytest.approx(0.3)
+    network = only([sampled("MC-Dropout(0.5)", 0.8, 0.9) | {"twin": {"ms_per_image": 0.102}}])  # noise at the end alone
+    assert samples.load(network).ms.tolist() == pytest.approx([0.102, 0.104])
+    assert samples.milliseconds(network.runs.result[0], 100) == pytest.approx(0.3)
 
 
 def test_without_times_the_curves_are_drawn_against_passes_alone(tmp_path):
@@ -253,7 +244,7 @@ def test_the_printed_ece_of_several_seeds_is_their_mean():
 def test_a_rejection_curve_is_the_mean_over_seeds_in_percent():
     other = analysed("SVI", seed=1) | {"rejection": {"rejected": [0, 0.25, 0.5], "accuracy": [0.93, 0.97, 1.0]}}
     curve = reliability.rejection(reliability.load(only([analysed("SVI"), other]), "rejection"))
-    assert list(curve.rejected) == [0, 25, 50] and list(curve.accuracy) == pytest.approx([94, 97, 100])
+    assert list(curve.rejected) == [0, 25, 50] and list(curve.ours_accuracy) == pytest.approx([94, 97, 100])
 
 
 def cells_of(results, name, row):
@@ -313,7 +304,7 @@ def test_the_drawn_activations_are_the_layers_own(tmp_path):
 def test_the_framework_shows_droprelu_and_the_likeliest_ten_classes():
     run = framework.load(only([analysed("SVI"), analysed("MC-DropReLU(0.9)")]))
     assert run.row == "MC-DropReLU(0.9)"
-    many = {"mean": [0.001 * k for k in range(100)]}
+    many = replace(run.example, mean=[0.001 * k for k in range(100)])
     assert framework.likeliest(many) == list(range(90, 100))
     bars = framework.numbers(run)
     assert bars[bars["pass"] == "mean"].probability.sum() == pytest.approx(1) and len(bars) == 6 * 3
@@ -350,7 +341,7 @@ def own_method(monkeypatch):
         text = f"own(p={config.get('p')}, q={config.get('q')})"
         return (text, {}) if config["method"] == "own" else rows.place(config)
 
-    monkeypatch.setattr(frames, "place", placed)
+    monkeypatch.setattr(records, "place", placed)
 
 
 def test_a_method_of_ones_own_is_drawn_whatever_its_knobs_are_called(own_method, tmp_path):
@@ -362,7 +353,9 @@ def test_a_method_of_ones_own_is_drawn_whatever_its_knobs_are_called(own_method,
     assert list(network.clean.row) == ["Single", *labels]
     assert list(diversity.shown_runs(diversity.load(network)).index) == labels
     assert set(corruptions.six(corruptions.load(network), "digits").row) == set(labels)
-    assert behaviours.load(network)[["p", "q"]].isna().all(axis=None)  # they are MC-Dropout's p and MC-DropReLU's q
+    points = behaviours.points(network.clean)
+    assert points[["p", "q"]].isna().all(axis=None)  # they are MC-Dropout's p and MC-DropReLU's q
+    assert behaviours.own_settings(network.clean) == {label: label[4:-1] for label in labels}
 
 
 def test_the_framework_counts_the_passes_it_shows(monkeypatch, tmp_path):
@@ -405,10 +398,7 @@ def test_every_method_has_its_own_colour():
 
 
 def run_script(tmp_path, results, check="pass"):
-    for entry in results:
-        folder = tmp_path / "runs" / entry["name"]
-        folder.mkdir(parents=True)
-        (folder / "result.json").write_text(json.dumps(entry))
+    write(tmp_path / "runs", results)
     argv = ["--results", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
     code = f"import sys; sys.path.insert(0, 'scripts'); import figures; figures.main({argv}); {check}"
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 import made_up
 
 from rbue.report import position
-from rbue.report.text import MISSING
+from rbue.report.columns import MISSING
 
 PAPER = Path(__file__).resolve().parents[1] / "results" / "paper"
 
@@ -17,8 +17,8 @@ def result(label, seconds=200.0, **more):
 
 def positions(*runs):
     """{position: cell} of the last network of the table, and its grid."""
-    (cells,) = position.build(runs, PAPER).values()
-    return {cell["position"]: cell for cell in cells.to_dict("records")[-3:]}, position.grid(cells)
+    (cells,) = position.build(made_up.read_records(runs), PAPER).values()
+    return {cell["position"]: cell for cell in cells.to_dict("records")[-3:]}, position.grid("demo", cells).rows
 
 
 Q8, HERE = "MC-DropReLU(0.8)", {"where": ("digits", "demo", "small")}
@@ -51,7 +51,8 @@ def test_a_network_measured_at_one_position_alone_is_not_compared():
 
 
 def test_the_position_tables_latex_is_balanced_ascii():
-    (cells,) = position.build([result(Q8, **HERE), result(Q8, position="last", **HERE)], PAPER).values()
+    runs = [result(Q8, **HERE), result(Q8, position="last", **HERE)]
+    (cells,) = position.build(made_up.read_records(runs), PAPER).values()
     text = position.latex("demo", cells)
     assert text.isascii() and text.count("{") == text.count("}")
     assert {line.count(" & ") for line in text.splitlines() if line.endswith(r"\\")} == {9}

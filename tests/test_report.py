@@ -9,20 +9,25 @@ from pathlib import Path
 import chromium
 import numpy as np
 import pytest
-from made_up import DIGITS, result, whole_suite
+from made_up import DIGITS, read, read_records, result, whole_suite, write
 from PIL import Image
 
 from rbue.report import cells
+from rbue.report import page as pages
+from rbue.report.columns import METHOD, decimals, duration, memory, number, seeded, words
 from rbue.report.figures import draw, draw_general, grids, left_out, networks
-from rbue.report.page import build
-from rbue.report.page.html import columns, element, inline, sort_value, table
+from rbue.report.page.html import element, inline, table
 from rbue.report.rows import LABELS
 from rbue.report.text import announced
-from rbue.results import collect, write
+from rbue.results import collect
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "results" / "paper"
 VOID = {"meta", "link", "img", "input", "br"}
+
+
+def build(results, figures, benchmarks):
+    return pages.build(read(results), PAPER, figures, benchmarks)
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +35,11 @@ def page(tmp_path_factory):
     """The page of a whole made-up suite of the digits, figures drawn."""
     folder = tmp_path_factory.mktemp("page")
     results = whole_suite()
-    for network in networks(results):
+    for network in networks(read_records(results)):
         draw(network, PAPER, folder / "figures")
     draw_general(folder / "figures")
     path = folder / "report.html"
-    path.write_text(build(results, PAPER, folder / "figures", ROOT / "results" / "benchmarks"), encoding="utf-8")
+    path.write_text(build(results, folder / "figures", ROOT / "results" / "benchmarks"), encoding="utf-8")
     return path
 
 
@@ -91,10 +96,10 @@ def test_it_has_every_row_table_claim_and_figure(page):
 
 
 def test_a_whole_suite_leaves_no_figure_and_no_table_empty(page):
-    (network,) = networks(whole_suite())
+    (network,) = networks(read_records(whole_suite()))
     pictures = list(page.parent.rglob("*.png"))
     assert len(pictures) == 11 and all(inked(path) > 0.01 for path in pictures)
-    assert len(grids(network, PAPER)) == 6 and left_out(whole_suite()) == []
+    assert len(grids(network, PAPER)) == 6 and left_out(read_records(whole_suite())) == []
 
 
 def test_pictures_have_words_and_tables_have_captions_and_headers(page):
@@ -107,7 +112,7 @@ def test_pictures_have_words_and_tables_have_captions_and_headers(page):
 
 def test_the_coverage_counts_cells_of_the_paper_and_says_protocol_and_seeds(tmp_path):
     runs = [result("Single"), result("Single", seed=1), result("SVI"), result("SVI", where=DIGITS)]
-    text = build(runs, PAPER, tmp_path, tmp_path)
+    text = build(runs, tmp_path, tmp_path)
     assert "<strong>2 of 90</strong>" in text and "2 of the paper's 90 cells" in text
     assert '<td class="words">fast 2</td>' in text and '<td class="words">demo 1</td>' in text
 
@@ -115,7 +120,7 @@ def test_the_coverage_counts_cells_of_the_paper_and_says_protocol_and_seeds(tmp_
 def test_one_network_under_two_protocols_stands_side_by_side(tmp_path):
     scores = {"paper": 0.94, "matched": 0.95}
     runs = [result("Single", where=("cifar10", p, "resnet18"), accuracy=a) for p, a in scores.items()]
-    text = build(runs, PAPER, tmp_path, tmp_path)
+    text = build(runs, tmp_path, tmp_path)
     head, body = text.split("ResNet-18: by protocol")[-1].split("<tbody>")[:2]
     line = body.split("</tr>")[0]
     assert '<th scope="col" class="paper">Accuracy, %<small>printed</small></th>' in head
@@ -124,14 +129,13 @@ def test_one_network_under_two_protocols_stands_side_by_side(tmp_path):
 
 
 def test_without_results_the_page_still_shows_the_paper(tmp_path):
-    text = build([], PAPER, tmp_path, tmp_path)
+    text = build([], tmp_path, tmp_path)
     outline(text)
     assert "Nothing is measured yet" in text and "0 of 90" in text and "95.32" in text
 
 
 def test_the_same_results_give_the_same_page_without_torch(tmp_path):
-    for entry in whole_suite()[:3]:
-        write(tmp_path / "runs" / entry["name"] / "result.json", entry)
+    write(tmp_path / "runs", whole_suite()[:3])
     code = "import sys; sys.path.insert(0, 'scripts'); import report; report.main(); assert 'torch' not in sys.modules"
     for name in ("a", "b"):
         options = ["--results", str(tmp_path / "runs"), "--out", str(tmp_path / name / "report.html")]
@@ -143,7 +147,7 @@ def test_the_same_results_give_the_same_page_without_torch(tmp_path):
 def test_the_committed_page_is_what_the_committed_results_give():
     """`make figures report` after every new result keeps this true."""
     committed = ROOT / "results"
-    built = build(collect(committed / "runs"), PAPER, committed / "figures", committed / "benchmarks")
+    built = pages.build(collect(committed / "runs"), PAPER, committed / "figures", committed / "benchmarks")
     assert (committed / "report.html").read_text() == built, "results/report.html is stale: run 'make report'"
     assert len(built) < 6e6
 
@@ -157,20 +161,31 @@ def test_text_is_escaped_before_it_is_marked_up():
 
 
 def test_a_column_knows_its_group():
-    found = columns(["Method", "ECE: paper", "ours", "n"])
-    assert found == [("Method", ""), ("ECE", "paper"), ("ECE", "ours"), ("n", "")]
-    header = announced(cells.build([result("Single")], PAPER)[0])[0]
-    assert columns(header)[1:4] == [("VGG-13", "parameters"), ("VGG-13", "peak memory"), ("VGG-13", "test ms/image")]
+    columns, _ = announced(cells.build(read_records([result("Single")]), PAPER)[0])
+    headers = [(column.group, column.name) for column in columns]
+    assert headers[:4] == [("Method", ""), *(("VGG-13", n) for n in ("parameters", "peak memory", "test ms/image"))]
 
 
-def test_cells_sort_by_their_numbers():
-    shown = ["**95.32 (1)**", "+0.14", "−0.5", "3 min 20 s", "1.50 h", "11,173,962", "1.12×", "2.00 GiB", "–", "fast 1"]
-    assert [sort_value(text) for text in shown] == [95.32, 0.14, -0.5, 200, 5400, 11173962, 1.12, 2048, None, None]
+def test_cells_sort_by_their_numbers_whatever_is_shown():
+    cell = {"row": "a", "ours_ece": 0.0312, "n": 1, "time": 5400, "size": 2**31, "ours_bold": True, "where": "fast 1"}
+    columns = [
+        METHOD,
+        seeded("ece", "ECE", "ours", decimals(2), bold="ours_bold"),
+        number("time", "Time", "", duration),
+    ]
+    columns += [number("size", "Memory", "", memory), words("where", "Where")]
+    text = table(columns, [cell], "caption")
+    assert re.findall(r"<td[^>]*>.*?</td>", text) == [
+        '<td data-value="0.0312"><strong>0.03 (1)</strong></td>',
+        '<td data-value="5400">1.50 h</td>',
+        '<td data-value="2147483648">2.00 GiB</td>',
+        '<td class="words">fast 1</td>',
+    ]
 
 
 def test_what_is_missing_has_no_value_to_sort_by():
-    rows = [["Method", "ECE: paper", "ours"], ["a", "1", "–"], ["b", "2", "3"]]
-    assert '<td class="ours missing">–</td>' in table(rows, "ECE")
+    columns = [METHOD, number("ours", "ECE", "ours", decimals(2), side="ours")]
+    assert '<td class="ours missing">–</td>' in table(columns, [{"row": "a", "ours": None}], "ECE")
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 import json
 
+import made_up
+import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
-from rbue.report import rows
+from rbue.report import records, rows
 from rbue.report.rows import LABELS, ROWS, canonical, cell_identity, composed, place
 
 
@@ -21,20 +23,38 @@ def test_rows_can_be_asked_for_inside_a_running_hydra_application():
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_a_run_of_a_row_is_placed_in_it_at_any_seed(label):
-    config = cell_identity("cifar100", "paper", "vgg13", dict(ROWS)[label]) | {"seed": 7}
+def test_a_run_of_a_row_is_placed_in_it_at_any_seed_and_precision(label):
+    config = cell_identity("cifar100", "paper", "vgg13", label) | {"seed": 7, "precision": "bf16"}
     assert place(json.loads(json.dumps(config))) == (label, {})
 
 
 def test_a_key_the_run_does_not_have_is_a_difference():
-    config = cell_identity("cifar10", "paper", "vgg13", {"method": "single"})
+    config = cell_identity("cifar10", "paper", "vgg13", "Single")
     assert place({k: v for k, v in config.items() if k != "crop"}) == (None, {"crop": "absent"})
 
 
 def test_every_row_is_legal_for_every_dataset_of_the_paper():
     for dataset in rows.DATASETS:
         for label, settings in ROWS:
-            assert cell_identity(dataset, "paper", "vgg13", settings)["method"] == settings["method"], label
+            assert cell_identity(dataset, "paper", "vgg13", label)["method"] == settings["method"], label
+
+
+def test_fewer_samples_are_for_corrupted_sets_alone():
+    few = made_up.result("SVI", samples=20)["config"]
+    assert place(few | {"corruptions": "generated"}) == (None, {"samples": 20})
+    assert place(made_up.corrupted("SVI", samples=20)["config"]) == ("SVI", {})
+
+
+def test_another_knob_is_a_row_between_those_of_the_tables():
+    config = cell_identity("cifar10", "paper", "vgg13", "MC-DropReLU(0.8)")
+    assert place(config | {"q": 0.7}) == ("MC-DropReLU(0.7)", {"q": 0.7})
+    assert place(config | {"q": 0.7, "epochs": 2})[0] is None
+
+
+def test_a_position_sets_no_row_apart_and_is_named_beside_what_does():
+    config = cell_identity("digits", "demo", "small", "MC-RReLU") | {"position": "last"}
+    assert place(config) == ("MC-RReLU", {})
+    assert place(config | {"epochs": 2}) == (None, {"epochs": 2, "position": "last"})
 
 
 def test_every_setting_of_a_method_of_ones_own_is_a_row():
@@ -45,12 +65,43 @@ def test_every_setting_of_a_method_of_ones_own_is_a_row():
     assert rows.own_row(config | {"epochs": 2}, usual) == (None, {"epochs": 2})
 
 
-def test_rows_of_other_methods_come_last_and_by_number():
-    assert rows.in_order(["b(s=10)", "b(s=9.5)", "a", "SVI", "Single"]) == ["Single", "SVI", "a", "b(s=9.5)", "b(s=10)"]
+def test_rows_of_other_methods_come_last_and_by_the_values_of_their_knobs(monkeypatch):
+    monkeypatch.setattr(records, "place", lambda config: (f"{config['method']}({config.get('s')})", {}))
+    made = [made_up.result("Single")] * 5
+    knobs = [("b", {"s": 10}), ("b", {"s": "x"}), ("b", {"s": 9.5}), ("a", {}), ("svi", {})]
+    found = [
+        run | {"name": str(k), "config": run["config"] | {"method": method} | own}
+        for k, (run, (method, own)) in enumerate(zip(made, knobs, strict=True))
+    ]
+    assert list(made_up.read_records(found).row) == ["svi(None)", "a(None)", "b(9.5)", "b(10)", "b(x)"]
+    assert rows.in_order(["b(s=10)", "SVI", "a", "Single", "a"]) == ["Single", "SVI", "b(s=10)", "a"]
 
 
-def test_the_position_table_is_of_the_papers_methods(monkeypatch):
-    config = cell_identity("digits", "demo", "small", dict(ROWS)["MC-RReLU"]) | {"position": "last"}
-    assert rows.position_row(config) == "MC-RReLU"
-    monkeypatch.setattr(rows, "METHODS", ["single"])
-    assert rows.position_row(config) is None
+# --- over seeds -------------------------------------------------------------------------------------------------------
+
+
+def over_seeds(*runs):
+    frame = pd.DataFrame(runs, columns=["row", "seed", "a", "b"])
+    return records.over_seeds(frame, ["row"], ["a", "b"]).set_index("row")
+
+
+def test_a_network_evaluated_twice_is_one_seed():
+    found = over_seeds(("x", 0, 1.0, 1.0), ("x", 0, 3.0, 1.0), ("x", 1, 4.0, 1.0)).loc["x"]
+    assert (found.n, found.ours_a, found.std_a) == (2, 3.0, pytest.approx(2**0.5))
+
+
+def test_a_run_without_a_value_empties_its_cell_and_no_other():
+    found = over_seeds(("x", 0, None, 1.0), ("x", 1, 2.0, 1.0), ("y", 0, 5.0, None))
+    assert list(found.n) == [2, 1] and found.ours_b.x == 1 and found.ours_a.y == 5
+    assert found.loc["x", ["ours_a", "std_a"]].isna().all() and pd.isna(found.ours_b.y)
+
+
+def test_without_runs_there_is_an_empty_frame_with_all_columns():
+    nothing = made_up.read_records([])
+    assert list(nothing) == records.COLUMNS and records.over_seeds(nothing, ["row"], ["ece"]).empty
+
+
+def test_the_number_of_test_images_comes_from_the_clean_runs_where_a_corrupted_one_lacks_it():
+    old = {key: value for key, value in made_up.corrupted("SVI").items() if key != "images"}
+    alone, both = (made_up.read_records(runs) for runs in ([old], [old, made_up.result("Single") | {"images": 360}]))
+    assert alone.images.isna().all() and list(both.images) == [360, 360]

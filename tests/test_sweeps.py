@@ -8,11 +8,13 @@ import sys
 import time
 from collections import Counter
 
+import made_up
 import pytest
 import torch
 from conftest import ROOT
 
 from rbue import locks, results, sweeps, training
+from rbue.report.records import records
 from rbue.report.rows import LABELS, ROWS, place
 
 CPU = torch.device("cpu")
@@ -26,6 +28,12 @@ def runs(line):
 
 def command(*words):
     return [sys.executable, str(ROOT / "train.py"), *words]
+
+
+def status(*words, **options):
+    command = [sys.executable, ROOT / "scripts/status.py", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, **options)
+    return done.stdout.splitlines(), done.stderr.splitlines()
 
 
 def sweep(folder, *words, **options):
@@ -96,17 +104,9 @@ def test_a_sweep_trains_what_is_shared_once_and_skips_what_is_done(tmp_path):
     assert len(results.collect(tmp_path / "results")) == 2
     assert len(list(tmp_path.glob("weights/digits/small/*/weights.pt"))) == 4  # the ensemble's first is Single's
     assert first.stdout.splitlines()[-1].split() == ["digits", "small", "demo", "2", "2", "0", "0", "0", "0", "s"]
-    status = subprocess.run([sys.executable, ROOT / "scripts/status.py"], cwd=tmp_path, capture_output=True, text=True)
-    assert status.stdout.splitlines()[-1].split()[:8] == [
-        "digits",
-        "small",
-        "demo",
-        "10",
-        "0",
-        "0",
-        "0",
-        "10",
-    ]  # epochs=1 is no row
+    *_, line, note = status(cwd=tmp_path)[0]
+    assert line.split()[:8] == ["digits", "small", "demo", "10", "2", "0", "0", "8"]
+    assert note == "digits small demo: with epochs=1, as all of its results"
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
     second = sweep(tmp_path, *words)
     assert second.returncode == 0 and second.stderr == ""
@@ -134,26 +134,71 @@ def test_a_folder_that_cannot_be_locked_fails_its_own_job_alone(tmp_path):
     assert "1 of 2 jobs failed" in done.stderr and len(results.collect(tmp_path / "results")) == 1
 
 
+def digits_result(label="Single", **changes):
+    return made_up.result(label, where=made_up.DIGITS, **changes)
+
+
 def test_status_leaves_out_what_it_does_not_know(tmp_path):
-    known = {"method": "single", "dataset": "digits", "arch": "small", "protocol": "demo", "seed": 0}
-    for name, odd in (("a", {}), ("b", {"arch": "gone"}), ("c", {"seed": "x"}), ("d", {"dataset": ["digits"]})):
-        results.write(tmp_path / "runs/digits/small" / name / "result.json", {"config": known | odd})
-    words = [sys.executable, ROOT / "scripts/status.py", f"results_dir={tmp_path}/runs"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stderr.startswith(
-        "left out: sweep=rows dataset=digits arch=gone protocol=demo seed=0: arch=gone is not"
-    )
-    assert len(done.stderr.splitlines()) == 1 and len(done.stdout.splitlines()) == 2
+    gone, broken = digits_result(seed=1), digits_result(seed=2)
+    gone["config"]["arch"] = "gone"
+    made_up.write(tmp_path, [digits_result(), gone, broken | {"seconds": None}])
+    results.write(tmp_path / "digits/small/odd/failed.json", {"config": broken["config"] | {"dataset": ["digits"]}})
+    said, refused = status(f"results_dir={tmp_path}", cwd=tmp_path)
+    assert "is not a result of this suite (seconds is None, not an object)" in refused[0]
+    assert refused[1].startswith("left out: digits gone demo: arch=gone is not known") and len(refused) == 2
+    assert [line.split()[:5] for line in said[1:]] == [["digits", "small", "demo", "10", "1"]]
+
+
+def begun_runs(contents, folder):
+    ((group, configs),) = sweeps.begun(made_up.read(contents), folder).items()
+    return sweeps.rows_of(group, configs)
 
 
 def test_status_does_not_ask_all_rows_for_the_seeds_of_an_ensembles_members(tmp_path):
-    known = {"dataset": "digits", "arch": "small", "protocol": "demo"}
-    for k, (method, seed) in enumerate((("single", 0), ("single", 1), ("single", 2), ("deep_ensemble", 0))):
-        config = known | {"method": method, "seed": seed}
-        results.write(tmp_path / "digits/small" / str(k) / "result.json", {"config": config})
-    assert [line[-1] for line in sweeps.begun(tmp_path)] == ["seed=0"]
-    results.write(tmp_path / "digits/small/4/result.json", {"config": known | {"method": "svi", "seed": 2}})
-    assert [line[-1] for line in sweeps.begun(tmp_path)] == ["seed=0,2"]
+    def seeds(contents):
+        return sorted({run.seed for run in begun_runs(contents, tmp_path)[0]})
+
+    single, ensemble = [digits_result(seed=seed) for seed in range(3)], digits_result("Deep Ensemble(4)")
+    assert seeds(single) == [0, 1, 2] and seeds([*single, ensemble]) == [0]
+    assert seeds([*single, ensemble, digits_result("SVI", seed=2)]) == [0, 2]
+
+
+def test_a_failed_run_is_begun_too(tmp_path):
+    results.write(tmp_path / "digits/small/a/failed.json", {"config": digits_result()["config"], "reason": "x"})
+    assert list(sweeps.begun([], tmp_path)) == [("digits", "small", "demo")]
+
+
+@pytest.mark.parametrize(
+    "group", [("tinyimagenet", "densenet121", "paper"), ("cifar10_c", "vgg13", "matched"), ("digits", "small", "demo")]
+)
+def test_the_short_way_to_a_tables_runs_is_the_one_of_a_sweep(group):
+    line = "sweep=rows results_dir=there dataset={} arch={} protocol={}".format(*group)
+    assert sweeps.table_runs(*group, ("results_dir=there",)) == runs(line)
+
+
+def test_settings_in_which_all_results_differ_alike_are_taken_over(tmp_path):
+    alike = [digits_result("SVI", samples=7, sigma=0.01), digits_result("MC-DropReLU(0.9)", samples=7), digits_result()]
+    found, taken = begun_runs(alike, tmp_path)
+    assert taken == {"samples": 7, "sigma": 0.01}  # q tells rows apart
+    assert {run.name for run in found} >= {content["name"] for content in alike}
+    assert begun_runs([*alike, digits_result("SVI", seed=1)], tmp_path)[1] == {}
+
+
+def test_status_of_the_committed_results_agrees_with_the_readme():
+    """In a fresh clone, on any hardware: all corrupted runs are there, and whatever the tables count as measured."""
+    folder = ROOT / "results" / "runs"
+    found = results.collect(folder)
+    known = {result.folder: result for result in found}
+    measured = records(found)[lambda runs: runs.listed & (runs.seed == 0)]  # other seeds are members of an ensemble
+    left = set(measured.name)
+    for group, configs in sweeps.begun(found, folder).items():
+        there, _ = sweeps.rows_of(group, configs, (f"results_dir={folder}",))
+        done = {run.name for run in there if sweeps.cell(run, known).state == "done"}
+        assert group[0] != "cifar10_c" or len(done) == len(there) == 6
+        left -= done
+    assert not left
+    command = "python train.py -m sweep=rows dataset=cifar10_c arch=resnet18 protocol=matched samples=20"
+    assert command in (ROOT / "README.md").read_text()
 
 
 def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits_run, few_digits, tmp_path):

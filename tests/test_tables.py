@@ -12,11 +12,12 @@ import made_up
 import pandas as pd
 import pytest
 
-from rbue.report import position
-from rbue.report.cells import bold_agreement, build, paper_cells
+from rbue.report import cells, position
+from rbue.report.cells import bold_agreement, paper_cells
+from rbue.report.columns import MISSING, duration
+from rbue.report.records import records
 from rbue.report.rows import LABELS, PROPOSED, ROWS, place
 from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
-from rbue.report.text import MISSING, duration
 from rbue.results import collect
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,17 +36,25 @@ def result(label, accuracy=0.95, ece=0.03, seconds=200.0, hardware="NVIDIA H200"
     }
 
 
+def build(results):
+    return cells.build(made_up.read_records(results), PAPER)
+
+
+def committed():
+    return records(collect(ROOT / "results" / "runs"))
+
+
 def seeds(label, *accuracies, **more):
     return [result(label, accuracy=a, seed=seed, **more) for seed, a in enumerate(accuracies)]
 
 
 def table(results, dataset="cifar10"):
-    return next(t for t in build(results, PAPER) if t.dataset == dataset)
+    return next(t for t in build(results) if t.dataset == dataset)
 
 
 def cell(results, label, arch="resnet18"):
-    cells = table(results).cells
-    return cells[(cells.row == label) & (cells.arch == arch)].iloc[0]
+    found = table(results).cells
+    return found[(found.row == label) & (found.arch == arch)].iloc[0]
 
 
 def md_row(results, label, arch="ResNet-18"):
@@ -127,7 +136,7 @@ def test_a_run_of_a_protocol_that_is_gone_is_still_named():
 def test_corrupted_test_sets_are_not_for_these_tables():
     corrupted = result("Single")
     corrupted["config"] |= {"dataset": "cifar10_c"}
-    assert build([corrupted], PAPER) == []
+    assert build([corrupted]) == []
 
 
 # --- what a cell says -------------------------------------------------------------------------------------------------
@@ -182,11 +191,11 @@ def test_the_readme_has_protocols_side_by_side_and_a_short_one_only_until_a_tabl
     short = ("cifar10", "fast", "resnet18")
     few, all_rows = [result("Single", where=short), result("Single")], [result(label) for label in LABELS]
     other = result("SVI", where=("cifar10", "matched", "vgg13"))
-    text = headline(build([*few, other], PAPER))
+    text = headline(build([*few, other]))
     (header,) = [line for line in text.splitlines() if line.startswith("| Method")]
     assert header.index("`matched`") < header.index("`fast`")
     assert "VGG-13**, measured: [`protocol=matched`](results/tables/matched/cifar10.md) 1 of 10 rows" in text
-    assert "`fast`" not in headline(build([few[0], *all_rows], PAPER))
+    assert "`fast`" not in headline(build([few[0], *all_rows]))
 
 
 def test_a_missing_cell_prints_a_dash_beside_the_papers_number():
@@ -257,7 +266,7 @@ def test_durations_read_as_people_say_them():
 
 
 def test_one_of_the_papers_datasets_brings_the_papers_other_two():
-    tables = build([result("Single")], PAPER)
+    tables = build([result("Single")])
     assert [(t.protocol, t.dataset) for t in tables] == [
         ("matched", "cifar10"),
         ("matched", "cifar100"),
@@ -268,7 +277,7 @@ def test_one_of_the_papers_datasets_brings_the_papers_other_two():
 
 def test_the_digits_have_a_table_of_their_own_without_the_papers_columns():
     runs = [result(label, where=("digits", "demo", "small"), hardware="CPU") for label in LABELS]
-    (digits,) = build(runs, PAPER)
+    (digits,) = build(runs)
     assert digits.archs == ["small"] and digits.measured == 10
     assert "paper |" not in markdown(digits) and "paper &" not in latex(digits)
 
@@ -304,18 +313,10 @@ def test_latex_is_balanced_ascii_and_has_the_papers_columns():
 
 
 def test_the_csv_reads_back_as_the_cells():
-    cells = table(seeds("Single", 0.94, 0.951)).cells
-    back = pd.read_csv(StringIO(csv(table(seeds("Single", 0.94, 0.951)))))
-    pd.testing.assert_frame_equal(back, cells, check_dtype=False)
+    built = table(seeds("Single", 0.94, 0.951))
+    back = pd.read_csv(StringIO(csv(built)))
+    pd.testing.assert_frame_equal(back, built.cells, check_dtype=False)
     assert len(back) == 30 and back.diff_accuracy.dropna().tolist() == pytest.approx([-0.46])
-
-
-def write_results(folder, results):
-    for entry in results:
-        path = folder / entry["name"] / "result.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(entry))
-    return folder
 
 
 def build_tables(results, out):
@@ -330,8 +331,8 @@ def build_tables(results, out):
 
 def test_the_command_writes_the_same_bytes_twice_without_torch_or_paths(tmp_path):
     runs = [*seeds("Single", 0.94, 0.951), result("SVI"), result("SVI", epochs=2)]
-    said = build_tables(write_results(tmp_path / "a", runs), tmp_path / "one")
-    build_tables(write_results(tmp_path / "b", reversed(runs)), tmp_path / "two")
+    said = build_tables(made_up.write(tmp_path / "a", runs), tmp_path / "one")
+    build_tables(made_up.write(tmp_path / "b", reversed(runs)), tmp_path / "two")
     files = sorted(p.relative_to(tmp_path / "one") for p in (tmp_path / "one").rglob("*.*"))
     assert [str(f) for f in files[:3]] == ["matched/cifar10.csv", "matched/cifar10.md", "matched/cifar10.tex"]
     assert filecmp.cmpfiles(tmp_path / "one", tmp_path / "two", files, shallow=False) == (files, [], [])
@@ -368,21 +369,19 @@ def test_a_dataset_without_results_has_no_tables(tmp_path):
 
 def test_the_committed_tables_are_what_the_committed_results_give():
     """`make tables` after every new result keeps this true."""
-    committed = ROOT / "results" / "tables"
-    tables = {(t.protocol, t.dataset): t for t in build(collect(ROOT / "results" / "runs"), PAPER)}
-    if not committed.exists():
-        pytest.skip("no tables committed yet")
-    positions = position.build(collect(ROOT / "results" / "runs"), PAPER)
+    folder = ROOT / "results" / "tables"
+    tables = {(t.protocol, t.dataset): t for t in cells.build(committed(), PAPER)}
+    positions = position.build(committed(), PAPER)
     known = {*tables, *((protocol, "position") for protocol in positions)}
-    for path in sorted(committed.rglob("*.md")):
+    for path in sorted(folder.rglob("*.md")):
         assert (path.parent.name, path.stem) in known, f"{path.name} has no results any more: delete it"
-    for protocol, cells in positions.items():
+    for protocol, rows in positions.items():
         for suffix, render in position.FORMS.items():
-            path = committed / protocol / f"position.{suffix}"
-            assert path.exists() and path.read_text() == render(protocol, cells), f"{path} is stale: run 'make tables'"
+            path = folder / protocol / f"position.{suffix}"
+            assert path.exists() and path.read_text() == render(protocol, rows), f"{path} is stale: run 'make tables'"
     for (protocol, dataset), built in tables.items():
         for suffix, render in (("md", markdown), ("tex", latex), ("csv", csv)):
-            path = committed / protocol / f"{dataset}.{suffix}"
+            path = folder / protocol / f"{dataset}.{suffix}"
             assert path.exists() and path.read_text() == render(built), f"{path.name} is stale: run 'make tables'"
 
 
@@ -401,4 +400,4 @@ def test_a_readme_is_left_alone_without_results_or_a_place_for_them(text, more, 
 def test_the_readmes_table_is_the_built_one():
     text = (ROOT / "README.md").read_text()
     shown = text.split(BEGIN)[1].split(END)[0].strip()
-    assert shown == headline(build(collect(ROOT / "results" / "runs"), PAPER)), "run 'make tables'"
+    assert shown == headline(cells.build(committed(), PAPER)), "run 'make tables'"

@@ -2,16 +2,38 @@
 
 from matplotlib.ticker import LogLocator
 
+from rbue.report.columns import grid, number, padded, shown, words
 from rbue.report.figures.style import TIMELESS, canvas, styled
 
 GROUPS = ("train", "packed", "layers", "predict", "corruptions", "start")  # the last word of a row's group
-COLUMNS = ("measure", "ms", "images/s", "speed-up", "over", "peak MB", "of limit")
+
+
+@shown
+def times(ratio):
+    """Where a few percent matter, they show."""
+    digits = 3 if ratio < 2 else 2 if ratio < 100 else 0
+    return f"{ratio:,.{digits}f}×"
+
+
+COLUMNS = [
+    words("name", "measure", text=lambda row: f"{row['group']}: {row['name']}"),
+    number("ms", "ms", "", "{:,.2f}".format),
+    number("images_per_second", "images/s", "", shown("{:,.0f}".format)),
+    number("ratio", "speed-up", "", times),
+    words("against", "over", text=lambda row: row["against"] or "–"),
+    number("peak_memory_bytes", "peak MB", "", shown(lambda size: f"{size / 1e6:,.0f}")),
+    number("share_of_limit", "of limit", "", shown("{:.1%}".format)),
+]
+
+
+def cells(content):
+    """The rows with every key, also those that one of another kind lacks."""
+    return [dict.fromkeys(column.key for column in COLUMNS) | row for row in content["rows"]]
 
 
 def table(content):
-    rows = [COLUMNS, *(cells(row) for row in content["rows"])]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(COLUMNS))]
-    lines = ["  ".join(justified(row, widths)) for row in rows]
+    left = [place for place, column in enumerate(COLUMNS) if not column.value]
+    lines = ["  ".join(row) for row in padded(grid(COLUMNS, cells(content)), left)]
     return "\n".join([f"{content['hardware']}: limit {limit(content)}, a large matrix product", *lines])
 
 
@@ -26,34 +48,6 @@ def merged(before, measured):
     groups = {row["group"] for row in measured}
     rows = [*(row for row in before if row["group"] not in groups), *measured]
     return sorted(rows, key=lambda row: GROUPS.index(row["group"].split()[-1]))
-
-
-def justified(row, widths):
-    return [
-        text.ljust(w) if k in (0, 4) else text.rjust(w) for k, (text, w) in enumerate(zip(row, widths, strict=True))
-    ]
-
-
-def cells(row):
-    def shown(key, text):
-        return text.format(row[key]) if row.get(key) is not None else "–"
-
-    memory = shown("peak_memory_bytes", "{}")
-    return (
-        f"{row['group']}: {row['name']}",
-        f"{row['ms']:,.2f}",
-        shown("images_per_second", "{:,.0f}"),
-        times(row["ratio"]) if row.get("ratio") else "–",
-        row.get("against") or "–",
-        memory if memory == "–" else f"{int(memory) / 1e6:,.0f}",
-        shown("share_of_limit", "{:.1%}"),
-    )
-
-
-def times(ratio):
-    """Where a few percent matter, they show."""
-    digits = 3 if ratio < 2 else 2 if ratio < 100 else 0
-    return f"{ratio:,.{digits}f}×"
 
 
 @styled

@@ -3,24 +3,35 @@
 import re
 from itertools import chain
 
+from rbue.report.columns import MISSING, strong
 from rbue.report.rows import PROPOSED
 from rbue.report.text import (
-    MISSING,
+    ANNOUNCED,
+    BESIDE_PAPER,
+    OURS_ALONE,
     announced,
     arch_name,
     coverage,
     dataset_name,
-    decimals,
-    duration,
-    hours,
     notes,
     outside_lines,
-    over_seeds,
-    signed,
-    strong,
-    times,
 )
 
+PRINTED = [  # heading, unit, keys of ours and of the paper's beneath it; a second key stands in brackets
+    ("Accuracy", r"(\%, $\uparrow$)", ["ours_accuracy"], ["paper_accuracy", "diff_accuracy"]),
+    ("ECE", r"($\downarrow$)", ["ours_ece"], ["paper_ece", "diff_ece"]),
+    (
+        "Training Time",
+        r"($\downarrow$)",
+        ["ours_train_seconds", "ours_time_ratio"],
+        ["paper_train_hours", "paper_time_ratio"],
+    ),
+]
+SIZES = {
+    "ours_parameters": ("Parameters", ""),
+    "ours_peak_train_bytes": ("Peak memory", "(training)"),
+    "ours_test_ms_per_image": ("Test time", "(ms/image)"),
+}
 TEX = str.maketrans({"–": "--", "±": r"$\pm$", "×": r"$\times$", "−": "$-$", **{c: f"\\{c}" for c in "%_&#"}})
 
 
@@ -31,21 +42,14 @@ def tex(text):
     return re.sub(r'"(.+?)"', r"``\1''", re.sub(r"`(.+?)`", r"\\texttt{\1}", text))
 
 
-def bracketed(text, inside):
-    return text if MISSING in (text, inside) else f"{text} ({inside})"
-
-
-def tex_ours(cell):
-    time = bracketed(duration(cell["ours_train_seconds"]), times(cell["ours_time_ratio"]))
-    accuracy, ece = over_seeds(cell, "accuracy", decimals(2)), over_seeds(cell, "ece", decimals(3))
-    return [strong(text, cell["ours_bold"]) for text in (accuracy, ece, time)]
-
-
-def tex_paper(cell):
-    accuracy = bracketed(decimals(2)(cell["paper_accuracy"]), signed(2)(cell["diff_accuracy"]))
-    ece = bracketed(decimals(2)(cell["paper_ece"]), signed(3)(cell["diff_ece"]))
-    time = bracketed(hours(cell["paper_train_hours"]), times(cell["paper_time_ratio"]))
-    return [strong(text, cell["paper_bold"]) for text in (accuracy, ece, time)]
+def entry(cell, keys, columns):
+    """`94.60 (+0.12)`: the first column of a cell, the second in brackets; bold as the first is."""
+    if not keys:
+        return ""
+    found = [columns[key] for key in keys]
+    texts = [column.text(cell) for column in found]
+    text = texts[0] if MISSING in texts else "".join([texts[0], *(f" ({each})" for each in texts[1:])])
+    return strong(text, found[0].bold and cell[found[0].bold])
 
 
 def tex_line(label, values):
@@ -53,34 +57,37 @@ def tex_line(label, values):
 
 
 def tex_row(table, label):
-    """Ours, and beneath it the paper's: the paper's three columns a network stay three."""
+    """Ours, and beneath it the paper's: a network has as many columns as in the paper."""
     cells = table.cells[table.cells.row == label].to_dict("records")
     rule = [r"\midrule"] * 2 if label == PROPOSED[0] else []  # as in the paper: baselines above, proposed below
-    ours = [tex_line(label, chain(*map(tex_ours, cells)))]
-    paper = [tex_line(r"\quad paper", chain(*map(tex_paper, cells)))] if table.in_paper else []
-    return [*rule, *ours, *paper]
+    columns = {column.key: column for column in (BESIDE_PAPER if table.in_paper else OURS_ALONE)}
+    ours = [entry(cell, keys, columns) for cell in cells for _, _, keys, _ in PRINTED]
+    if not table.in_paper:
+        return [*rule, tex_line(label, ours)]
+    paper = [entry(cell, keys, columns) for cell in cells for _, _, _, keys in PRINTED]
+    return [*rule, tex_line(label, ours), tex_line(r"\quad paper", paper)]
 
 
-def tex_tabular(table, names, arrows, body):
-    """The paper's frame: three columns a network under its name."""
-    archs = table.archs
+def tex_tabular(table, heads, body):
+    """The paper's frame: each network's columns under its name."""
+    archs, width, (names, units) = table.archs, len(heads), zip(*heads, strict=True)
     bars = ["c|"] * (len(archs) - 1) + ["c"]
     over = " & ".join(
-        rf"\multicolumn{{3}}{{{bar}}}{{{tex(arch_name(arch))}}}" for arch, bar in zip(archs, bars, strict=True)
+        rf"\multicolumn{{{width}}}{{{bar}}}{{{tex(arch_name(arch))}}}" for arch, bar in zip(archs, bars, strict=True)
     )
-    return [
-        r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",  # shrinks, never enlarges
-        rf"\begin{{tabular}}{{l|{'|'.join(['ccc'] * len(archs))}}}",
-        r"\toprule",
+    heads = [
         rf"Model & {over} \\",
         r"\midrule",
         " & ".join(["Approach", *names * len(archs)]) + r" \\",
-        " & ".join(["", *arrows * len(archs)]) + r" \\",
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}}",
+        " & ".join(["", *units * len(archs)]) + r" \\",
     ]
+    return tex_frame(f"l|{'|'.join(['c' * width] * len(archs))}", heads, body)
+
+
+def tex_frame(spec, heads, body):
+    """Shrinks to the text's width, never enlarges."""
+    begin = [r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%", rf"\begin{{tabular}}{{{spec}}}"]
+    return [*begin, r"\toprule", *heads, r"\midrule", *body, r"\bottomrule", r"\end{tabular}}"]
 
 
 def tex_float(caption, label, tabular, beneath=()):
@@ -97,17 +104,17 @@ def metrics_float(table):
     """Tables 1-3."""
     beside = ": ours, and beneath it the paper's number (ours $-$ paper; for the time, the ratio to Single)"
     caption = about(table) + (beside if table.in_paper else "") + "."
-    arrows = [r"(\%, $\uparrow$)", r"($\downarrow$)", r"($\downarrow$)"]
-    rows = list(chain(*(tex_row(table, row) for row in table.labels)))
-    tabular = tex_tabular(table, ["Accuracy", "ECE", "Training Time"], arrows, rows)
+    heads = [(name, unit) for name, unit, *_ in PRINTED]
+    tabular = tex_tabular(table, heads, list(chain(*(tex_row(table, row) for row in table.labels))))
     return tex_float(caption, f"tab:{table.dataset}-{table.protocol}", tabular, [coverage(table) + ".", *notes(table)])
 
 
 def size_float(table):
     caption = f"{about(table)}: what the paper announces and does not print."
-    rows = [tex_line(label, values) for label, *values in announced(table)[1:]]
-    names, units = ["Parameters", "Peak memory", "Test time"], ["", "(training)", "(ms/image)"]
-    return tex_float(caption, f"tab:{table.dataset}-{table.protocol}-size", tex_tabular(table, names, units, rows))
+    columns, cells = announced(table)
+    rows = [tex_line(cell["row"], [column.shown(cell) for column in columns[1:]]) for cell in cells]
+    heads = [SIZES.get(column.key, (column.group, "")) for column in ANNOUNCED]
+    return tex_float(caption, f"tab:{table.dataset}-{table.protocol}-size", tex_tabular(table, heads, rows))
 
 
 def latex(table):

@@ -1,6 +1,6 @@
 """Where the random rectifiers stand (Section 4.5, Table 6): all, the last or the first; the paper's number beside ours.
 
-One file a protocol, since the paper measures one network alone: its three rows first, then the networks we have.
+One file per protocol, since the paper measures one network alone: its three rows first, then the networks we have.
 """
 
 import json
@@ -8,36 +8,35 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.cells import mean_and_spread, run_frame
-from rbue.report.claims.numbers import labelled, paper_order
-from rbue.report.latex import tex, tex_float, tex_line
-from rbue.report.tables import pipe
-from rbue.report.text import (
-    arch_name,
-    dataset_name,
-    decimals,
-    duration,
-    hours,
-    milliseconds,
-    over_seeds,
-    plain,
-    times,
-)
+from rbue.report.claims.numbers import paper_order
+from rbue.report.columns import Grid, decimals, duration, hours, milliseconds, number, pipe, seeded, times, words
+from rbue.report.latex import tex, tex_float, tex_frame, tex_line
+from rbue.report.records import over_seeds, ratio_to
+from rbue.report.rows import labelled
+from rbue.report.tables import write_forms
+from rbue.report.text import arch_name, dataset_name
 
 POSITIONS = {"all": "all layers", "last": "last layer", "first": "first layer"}  # in the paper's order
 PLACE = ["dataset", "arch", "row"]
 KEY = [*PLACE, "position"]
 MEASURES = ["accuracy", "ece", "train_seconds", "time_ratio", "test_ms_per_image"]
+
+
+def label(cell):
+    return f"{dataset_name(cell['dataset'])}, {arch_name(cell['arch'])}, {cell['row']}: {POSITIONS[cell['position']]}"
+
+
 COLUMNS = [
-    ("Accuracy, %: paper", plain("paper_accuracy", decimals(0))),
-    ("ours", lambda cell: over_seeds(cell, "accuracy", decimals(2))),
-    ("ECE: paper", plain("paper_ece", decimals(2))),
-    ("ours", lambda cell: over_seeds(cell, "ece", decimals(3))),
-    ("Training time: paper", plain("paper_train_hours", hours)),
-    ("ours", plain("ours_train_seconds", duration)),
-    ("Time / all layers': paper", plain("paper_time_ratio", times)),
-    ("ours", plain("ours_time_ratio", times)),
-    ("Test ms/image", plain("ours_test_ms_per_image", milliseconds)),
+    words("row", "Network and place", text=label),
+    number("paper_accuracy", "Accuracy, %", "paper", decimals(0), side="paper"),
+    seeded("accuracy", "Accuracy, %", "ours", decimals(2), side="ours"),
+    number("paper_ece", "ECE", "paper", decimals(2), side="paper"),
+    seeded("ece", "ECE", "ours", decimals(3), side="ours"),
+    number("paper_train_hours", "Training time", "paper", hours, side="paper"),
+    number("ours_train_seconds", "Training time", "ours", duration, side="ours"),
+    number("paper_time_ratio", "Time / all layers'", "paper", times, side="paper"),
+    number("ours_time_ratio", "Time / all layers'", "ours", times, side="ours"),
+    number("ours_test_ms_per_image", "Test ms/image", "", milliseconds),
 ]
 NOTES = [
     "Mean ± standard deviation over seeds (number of seeds).",
@@ -58,12 +57,10 @@ def paper_frame(paper_dir):
 
 def our_frame(runs):
     """Mean, std and n of every network that is measured at another position than `all` too."""
-    runs = runs.drop(columns="row").rename(columns={"position_row": "row"})
-    runs = runs[runs.row.notna() & runs.groupby(PLACE, dropna=False).position.transform(lambda p: (p != "all").any())]
-    everywhere = runs[(runs.position == "all") & ~runs.shared].groupby([*PLACE, "machine"]).train_seconds.mean()
-    base = runs[[*PLACE, "machine"]].merge(everywhere.reset_index(), how="left").train_seconds.to_numpy()
-    groups = runs.assign(time_ratio=(runs.train_seconds / base).where(~runs.shared)).groupby(KEY)
-    return mean_and_spread(groups, MEASURES)
+    runs = runs[runs.listed & runs.position.notna()]
+    runs = runs[runs.groupby(PLACE).position.transform(lambda position: (position != "all").any()).astype(bool)]
+    runs = runs.assign(time_ratio=ratio_to(runs[runs.position == "all"], runs, PLACE))
+    return over_seeds(runs, KEY, MEASURES).set_index(KEY)
 
 
 def cells(runs, paper_dir):
@@ -76,44 +73,29 @@ def cells(runs, paper_dir):
     return frame.assign(n=frame.n.fillna(0).astype(int)).reset_index()
 
 
-def build(results, paper_dir):
+def build(records, paper_dir):
     """{protocol: cells} for every protocol with clean runs."""
-    runs = run_frame(results)
-    if runs.empty:
-        return {}
+    runs = records[~records.corrupted]
     return {protocol: cells(group, paper_dir) for protocol, group in runs.groupby("protocol")}
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
-def label(cell):
-    return f"{dataset_name(cell['dataset'])}, {arch_name(cell['arch'])}, {cell['row']}: {POSITIONS[cell['position']]}"
-
-
-def grid(frame):
-    rows = [[label(cell), *(fill(cell) for _, fill in COLUMNS)] for cell in frame.to_dict("records")]
-    return [["Network and place", *(header for header, _ in COLUMNS)], *rows]
+def grid(protocol, frame):
+    return Grid(f"Table 6 of the paper: position, protocol `{protocol}`", COLUMNS, frame.to_dict("records"), NOTES)
 
 
 def markdown(protocol, frame):
     notes = "\n".join(f"- {note}" for note in NOTES)
     head = f"# Table 6 of the paper: where the random rectifiers stand, protocol `{protocol}`"
-    return f"{head}\n\nBuilt by `make tables`: do not edit.\n\n{pipe(grid(frame))}\n\n{notes}\n"
+    return f"{head}\n\nBuilt by `make tables`: do not edit.\n\n{pipe(grid(protocol, frame).rows)}\n\n{notes}\n"
 
 
 def latex(protocol, frame):
-    header, *rows = grid(frame)
-    tabular = [
-        r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%",
-        rf"\begin{{tabular}}{{l{'c' * (len(header) - 1)}}}",
-        r"\toprule",
-        tex_line(header[0], header[1:]),
-        r"\midrule",
-        *(tex_line(tex(name), values) for name, *values in rows),
-        r"\bottomrule",
-        r"\end{tabular}}",
-    ]
+    header, *rows = grid(protocol, frame).rows
+    body = [tex_line(tex(name), values) for name, *values in rows]
+    tabular = tex_frame("l" + "c" * (len(header) - 1), [tex_line(header[0], header[1:])], body)
     caption = tex(f"Position of the random rectifiers, protocol `{protocol}`: the paper's numbers and ours.")
     lines = tex_float(caption, f"tab:position-{protocol}", tabular, NOTES)
     return "\n".join(["% Built by `make tables`: do not edit. Needs booktabs and graphicx.", *lines, ""])
@@ -128,9 +110,4 @@ FORMS = {"md": markdown, "tex": latex, "csv": csv}
 
 def write(protocol, frame, out):
     """<out>/<protocol>/position.md, .tex and .csv; returns the paths."""
-    folder, paths = Path(out) / protocol, []
-    folder.mkdir(parents=True, exist_ok=True)
-    for suffix, render in FORMS.items():
-        paths.append(folder / f"position.{suffix}")
-        paths[-1].write_text(render(protocol, frame), encoding="utf-8", newline="\n")
-    return paths
+    return write_forms(Path(out) / protocol / "position", {form: f(protocol, frame) for form, f in FORMS.items()})

@@ -1,10 +1,9 @@
-"""The ten rows of the paper's Tables 1-3, rows of methods it has not, and which of their cells a finished run feeds.
+"""The ten rows of the paper's Tables 1-3, rows of methods it has not, and which of them a finished run is of.
 
 A run feeds a cell only if its whole config, the seed aside, is what `python train.py dataset=D arch=A protocol=P` with
 the row's settings composes to: a run with epochs=2 on the command line is no result of `protocol=paper`.
 """
 
-import re
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import cache
@@ -29,7 +28,16 @@ ROWS = [
     ("MC-DropReLU(0.95)", {"method": "dropreLU", "q": 0.95}),
 ]
 LABELS = [label for label, _ in ROWS]
-METHODS = list(dict.fromkeys(settings["method"] for _, settings in ROWS))  # any other is a user's own
+NAMES = {
+    "single": "Single",
+    "mc_dropout": "MC-Dropout",
+    "deep_ensemble": "Deep Ensemble",
+    "svi": "SVI",
+    "rrelu": "MC-RReLU",
+    "dropreLU": "MC-DropReLU",
+}
+METHODS = list(NAMES)  # in the paper's order; any other is a user's own
+KNOB = {"mc_dropout": "p", "deep_ensemble": "members", "dropreLU": "q"}  # what a row's brackets say
 PROPOSED = [label for label, settings in ROWS if settings["method"] in ("rrelu", "dropreLU")]
 
 # In the paper's order and spelling; a name not listed here (a user's own) is printed as it is.
@@ -44,13 +52,25 @@ def by_protocol(name):
     return [*FULL, name].index(name), name
 
 
+def in_order(labels):
+    """Each label once: the paper's rows in the paper's order, then the others as they come."""
+    return sorted(dict.fromkeys(labels), key=lambda label: [*LABELS, label].index(label))
+
+
+def labelled(settings):
+    """The row of the paper's tables with these settings, or None."""
+    return next((label for label, own in ROWS if own.items() <= settings.items()), None)
+
+
+# --- what Hydra makes of a row ----------------------------------------------------------------------------------------
+
 CONF = Path(__file__).resolve().parents[2] / "conf"
 register_once = cache(register)
 
 
 @contextmanager
 def own_hydra():
-    """Hydra over conf/, also inside a running Hydra application: there is one a process, so that one steps aside."""
+    """Hydra over conf/, also inside a running Hydra application: there is one per process, so that one steps aside."""
     outer, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
     try:
         with initialize_config_dir(str(CONF), version_base=None):
@@ -70,6 +90,7 @@ def composed(dataset, protocol, method):
         return None
 
 
+@cache
 def canonical(dataset, protocol, method):
     """The same as `composed`, from fewer compositions: each takes a tenth of a second, and a full suite has 54.
 
@@ -82,10 +103,11 @@ def canonical(dataset, protocol, method):
     return replace(own, **{f.name: getattr(shared, f.name) for f in fields(Run) if f.name != "method"})
 
 
-def cell_identity(dataset, protocol, arch, settings):
+@cache
+def cell_identity(dataset, protocol, arch, label):
     """What a run must have been to be this cell: every key that decides weights or metrics."""
-    run = canonical(dataset, protocol, settings["method"])
-    return replace(run, arch=arch, **settings).identity if run else settings
+    settings = dict(ROWS)[label]
+    return complete(replace(canonical(dataset, protocol, settings["method"]), arch=arch, **settings).identity)
 
 
 def difference(config, expected):
@@ -95,39 +117,42 @@ def difference(config, expected):
     return {k: config.get(k, "absent") for k in keys if k not in config or config[k] != expected.get(k)}
 
 
+# --- the one rule -----------------------------------------------------------------------------------------------------
+
+
 def place(config):
-    """The row a run belongs to and {}, or None and how it differs from the row it is nearest to."""
-    rows = [(label, settings) for label, settings in ROWS if settings["method"] == config["method"]]
-    where = config["dataset"], config["protocol"], config["arch"]
-    if not (usual := canonical(*where[:2], config["method"])):
+    """The row a run is of and {}, or None and how it differs from the row it is nearest to.
+
+    A corrupted evaluation is of the network that the clean dataset trained, and may take fewer samples: there are 95
+    test sets. Another p, q or members is a row between those of the tables, from which it differs. Where random
+    rectifiers stand (Section 4.5) sets no row apart: that is an axis of its own.
+    """
+    where = config["dataset"].removesuffix("_c"), config["protocol"], config["method"]
+    if not (usual := canonical(*where)):
         return None, {key: config[key] for key in ("method", "dataset", "protocol")}
-    if not rows:
+    config = as_clean(config, usual)
+    if config["method"] not in METHODS:
         return own_row(config, usual)
-    differences = {label: difference(config, cell_identity(*where, settings)) for label, settings in rows}
-    nearest = min(differences, key=lambda label: len(differences[label]))
-    return (None if differences[nearest] else nearest), differences[nearest]
+    rows = [label for label, settings in ROWS if settings["method"] == config["method"]]
+    differences = {label: difference(config, cell_identity(*where[:2], config["arch"], label)) for label in rows}
+    nearest = min(rows, key=lambda label: len(differences[label]))
+    differs, knob = differences[nearest], KNOB.get(config["method"])
+    if differs.keys() <= {"position"}:
+        return nearest, {}
+    between = differs.keys() - {"position"} == {knob}
+    return (f"{NAMES[config['method']]}({config[knob]:g})" if between else None), differs
+
+
+def as_clean(config, usual):
+    """A run as if it had been tested on the clean images alone."""
+    fewer = config["dataset"] != usual.dataset and "samples" in config
+    samples = {"samples": usual.samples} if fewer else {}
+    return config | {"dataset": usual.dataset, "corruptions": usual.corruptions} | samples
 
 
 def own_row(config, usual):
-    """The same for a method that the paper has not: each setting of its knobs is a row, named after them."""
+    """The row of a method that the paper has not: each setting of its knobs is one, named after them."""
     knobs = {key: config[key] for key in usual.knobs if key in config}
     differs = difference(config, usual.identity | {"arch": config["arch"]} | knobs)
     text = ", ".join(f"{key}={value}" for key, value in knobs.items())
     return (None if differs else f"{usual.method}({text})" if text else usual.method), differs
-
-
-def position_row(config):
-    """The row of a run if only the place of its random rectifiers may set it apart, else None (Section 4.5)."""
-    papers = "position" in config and config["method"] in METHODS
-    return place(config | {"position": "all"})[0] if papers else None
-
-
-def in_order(labels):
-    """The paper's rows in the paper's order, then others by name and number: s=2 before s=10."""
-    return sorted(labels, key=lambda label: (LABELS.index(label) if label in LABELS else len(LABELS), natural(label)))
-
-
-def natural(label):
-    """Text and numbers in turn, for sorting."""
-    parts = re.split(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)", label)
-    return [float(part) if k % 2 else part for k, part in enumerate(parts)]

@@ -1,6 +1,6 @@
 """The paper's Tables 1-3, the paper's number beside ours: Markdown, LaTeX, CSV, and plain text for a terminal.
 
-    for table in build(collect("results/runs"), "results/paper"):
+    for table in build(records(collect("results/runs")), "results/paper"):
         write(table, "results/tables")
         print(summary(table))
 
@@ -11,19 +11,20 @@ from collections import defaultdict
 from pathlib import Path
 
 from rbue.report.cells import of_paper
+from rbue.report.columns import METHOD, MISSING, grid, padded, pipe
 from rbue.report.latex import latex
 from rbue.report.rows import FULL
 from rbue.report.text import (
+    BESIDE_PAPER,
     HEADLINE,
-    MISSING,
     TERMINAL,
     announced,
     arch_name,
+    beside,
     by_arch,
     columns_of,
     coverage,
     dataset_name,
-    grid,
     notes,
     outside,
     outside_lines,
@@ -34,23 +35,13 @@ from rbue.report.text import (
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
 
-def pipe(rows):
-    """A Markdown table, padded so that the source reads as well as the rendered page."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["| " + " | ".join(pad(row, widths)) + " |" for row in rows]
-    rule = "|" + "|".join(("-" * (w + 1) + ":") if i else ":" + "-" * (w + 1) for i, w in enumerate(widths)) + "|"
-    return "\n".join([lines[0], rule, *lines[1:]])
-
-
-def pad(row, widths):
-    return [text.rjust(w) if i else text.ljust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))]
-
-
 def markdown(table):
     columns = columns_of(table)
     parts = [f"# {title(table)}", coverage(table) + ". Built by `make tables`: do not edit."]
-    parts += [f"## {arch_name(arch)}\n\n{pipe(grid(cells, columns))}" for arch, cells in by_arch(table)]
-    parts += [f"## What the paper announces and does not print\n\n{pipe(announced(table))}"]
+    parts += [
+        f"## {arch_name(arch)}\n\n{pipe(grid(columns, cells.to_dict('records')))}" for arch, cells in by_arch(table)
+    ]
+    parts += [f"## What the paper announces and does not print\n\n{pipe(grid(*announced(table)))}"]
     parts += ["## Notes\n\n" + "\n".join(f"- {note}" for note in notes(table))]
     if outside(table):
         entries = "\n".join(f"- {entry}" for entry in outside(table))
@@ -63,7 +54,9 @@ def headline(tables):
     networks = by_network(t for t in tables if t.in_paper)
     fullest = sorted(networks.items(), key=lambda item: -sum((cells.n > 0).sum() for cells in item[1].values()))
     lines = [headline_text(*network, told(protocols)) for network, protocols in fullest]
-    return "\n\n".join([f"{lines[0]}:", pipe(side_by_side(told(fullest[0][1]))), *lines[1:]] if lines else [])
+    if not lines:
+        return ""
+    return "\n\n".join([f"{lines[0]}:", pipe(grid(*side_by_side(told(fullest[0][1])), full=True)), *lines[1:]])
 
 
 def by_network(tables):
@@ -91,16 +84,16 @@ def headline_text(dataset, arch, protocols):
 
 
 def side_by_side(protocols):
-    """Accuracy, ECE and time ratio: printed in the paper, then ours under each protocol (one of which is called paper);
-    columns without a number are left out."""
-    cells = {name: part.to_dict("records") for name, part in protocols.items()}
-    first = next(iter(cells.values()))
-    columns = [["Method", *(cell["row"] for cell in first)]]
-    for (header, printed), (_, ours) in zip(HEADLINE[::2], HEADLINE[1::2], strict=True):
-        group = header.split(":")[0]
-        columns += [[f"{group}: printed", *map(printed, first)]]
-        columns += [[f"{group}: ours, `{name}`", *map(ours, part)] for name, part in cells.items()]
-    return list(zip(*(c for c in columns if set(c[1:]) != {MISSING}), strict=True))
+    """Columns and cells of the headline's metrics: printed in the paper, then ours under each protocol (one of which is
+    called paper); columns without a number are left out."""
+    known, cells, first = {column.key: column for column in BESIDE_PAPER}, beside(protocols), next(iter(protocols))
+    columns = []
+    for metric in HEADLINE:
+        if printed := known.get(f"paper_{metric}"):
+            columns.append(printed.of(first, printed.group, "printed"))
+        ours = known[f"ours_{metric}"]
+        columns += [ours.of(name, ours.group, f"ours, `{name}`") for name in protocols]
+    return [METHOD, *(c for c in columns if any(c.text(cell) != MISSING for cell in cells))], cells
 
 
 BEGIN, END = "<!-- results: built by make tables -->", "<!-- end of results -->"
@@ -121,15 +114,20 @@ def csv(table):
     return table.cells.to_csv(index=False, float_format="%.10g", lineterminator="\n")
 
 
+FORMS = {"md": markdown, "tex": latex, "csv": csv}
+
+
 def write(table, out):
     """<out>/<protocol>/<dataset>.md, .tex and .csv; returns the paths."""
-    folder = Path(out) / table.protocol
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for suffix, render in (("md", markdown), ("tex", latex), ("csv", csv)):
-        paths.append(folder / f"{table.dataset}.{suffix}")
-        paths[-1].write_text(render(table), encoding="utf-8", newline="\n")
-    return paths
+    return write_forms(Path(out) / table.protocol / table.dataset, {form: f(table) for form, f in FORMS.items()})
+
+
+def write_forms(stem, texts):
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = {stem.with_name(f"{stem.name}.{suffix}"): text for suffix, text in texts.items()}
+    for path, text in paths.items():
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return list(paths)
 
 
 def summary(table):
@@ -140,9 +138,8 @@ def summary(table):
 
 
 def summary_block(table, arch, cells):
-    rows = grid(cells, TERMINAL)
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(pad(row, widths)) for row in rows]
+    rows = grid([METHOD, *TERMINAL], cells.to_dict("records"))
+    lines = ["  ".join(row) for row in padded(rows)]
     rule = "-" * len(lines[0])
     head = f"{dataset_name(table.dataset)}, {arch_name(arch)}, protocol {table.protocol}"
     return "\n".join([f"{head}: mean ± std over seeds (n)", rule, lines[0], rule, *lines[1:], rule])

@@ -1,135 +1,67 @@
-"""What every form of a table shares: numbers as text, the grid of a network's rows, the notes beneath."""
+"""What every form of a table shares: its columns, and the notes beneath."""
 
 from collections import defaultdict
-from itertools import chain, product
-
-import pandas as pd
+from itertools import product
 
 from rbue.report.cells import of_paper
-from rbue.report.rows import ARCHS, DATASETS, FULL, PROPOSED, ROWS, canonical, difference, in_order
+from rbue.report.columns import (
+    METHOD,
+    count,
+    decimals,
+    duration,
+    hours,
+    memory,
+    milliseconds,
+    number,
+    seeded,
+    shown,
+    signed,
+    times,
+)
+from rbue.report.rows import ARCHS, DATASETS, FULL, PROPOSED, ROWS, canonical, difference
 
-MISSING = "–"
-
-
-# --- one number -> text -----------------------------------------------------------------------------------------------
-
-
-def shown(text):
-    """A formatter that prints a missing value as –."""
-    return lambda value: MISSING if pd.isna(value) else text(value)
-
-
-def decimals(digits):
-    return shown(f"{{:.{digits}f}}".format)
-
-
-def signed(digits):
-    return shown(lambda value: f"{round(value, digits) + 0.0:+.{digits}f}")  # + 0.0: no "-0.00"
-
-
-hours = shown("{:.1f} h".format)
-times = shown("{:.2f}×".format)
-count = shown("{:,.0f}".format)
-
-
-@shown
-def milliseconds(value):
-    return f"{value:#.3g}" if value < 100 else f"{value:.0f}"
-
-
-@shown
-def memory(size):
-    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
-
-
-@shown
-def duration(seconds):
-    """The two units a reader would say; the paper's own hours from one hour up."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{seconds / 3600:.2f} h"
-
-
-def over_seeds(cell, metric, text):
-    """`94.60 ± 0.20 (3)`; one seed has no ±, and n is always there."""
-    if pd.isna(cell[f"ours_{metric}"]):
-        return MISSING
-    spread = f" ± {text(cell[f'std_{metric}'])}" if cell["n"] > 1 else ""
-    return f"{text(cell[f'ours_{metric}'])}{spread} ({cell['n']})"
-
-
-# --- columns: header and how a cell fills it --------------------------------------------------------------------------
-
-
-def strong(text, is_bold):
-    return f"**{text}**" if is_bold and text != MISSING else text
-
-
-def paper_text(metric, text):
-    return lambda cell: strong(text(cell[f"paper_{metric}"]), cell["paper_bold"])
-
-
-def our_text(metric, text):
-    return lambda cell: strong(over_seeds(cell, metric, text), cell["ours_bold"])
-
-
-def our_time(cell):
-    return strong(duration(cell["ours_train_seconds"]), cell["ours_bold"])
-
-
-def plain(column, text):
-    return lambda cell: text(cell[column])
-
-
+OURS, PAPER = {"side": "ours", "bold": "ours_bold"}, {"side": "paper", "bold": "paper_bold"}
 BESIDE_PAPER = [
-    ("Accuracy, %: paper", paper_text("accuracy", decimals(2))),
-    ("ours", our_text("accuracy", decimals(2))),
-    ("diff", plain("diff_accuracy", signed(2))),
-    ("ECE: paper", paper_text("ece", decimals(2))),
-    ("ours", our_text("ece", decimals(3))),
-    ("diff", plain("diff_ece", signed(3))),
-    ("Training time: paper", paper_text("train_hours", hours)),
-    ("ours", our_time),
-    ("faster", plain("ours_speedup", shown("{:,.0f}×".format))),
-    ("Time / Single's: paper", plain("paper_time_ratio", times)),
-    ("ours", plain("ours_time_ratio", times)),
+    number("paper_accuracy", "Accuracy, %", "paper", decimals(2), **PAPER),
+    seeded("accuracy", "Accuracy, %", "ours", decimals(2), **OURS),
+    number("diff_accuracy", "Accuracy, %", "diff", signed(2), side="ours"),
+    number("paper_ece", "ECE", "paper", decimals(2), **PAPER),
+    seeded("ece", "ECE", "ours", decimals(3), **OURS),
+    number("diff_ece", "ECE", "diff", signed(3), side="ours"),
+    number("paper_train_hours", "Training time", "paper", hours, **PAPER),
+    number("ours_train_seconds", "Training time", "ours", duration, **OURS),
+    number("ours_speedup", "Training time", "faster", shown("{:,.0f}×".format), side="ours"),
+    number("paper_time_ratio", "Time / Single's", "paper", times, side="paper"),
+    number("ours_time_ratio", "Time / Single's", "ours", times, side="ours"),
 ]
-HEADLINE = [BESIDE_PAPER[i] for i in (0, 1, 3, 4, 9, 10)]  # without differences and hardware's own hours
+HEADLINE = ("accuracy", "ece", "time_ratio")  # of the README: without differences and hardware's own hours
 OURS_ALONE = [
-    ("Accuracy, %", our_text("accuracy", decimals(2))),
-    ("ECE", our_text("ece", decimals(3))),
-    ("NLL", lambda cell: over_seeds(cell, "nll", decimals(3))),
-    ("Training time", our_time),
-    ("Time / Single's", plain("ours_time_ratio", times)),
+    seeded("accuracy", "Accuracy, %", "", decimals(2), bold="ours_bold"),
+    seeded("ece", "ECE", "", decimals(3), bold="ours_bold"),
+    seeded("nll", "NLL", "", decimals(3)),
+    number("ours_train_seconds", "Training time", "", duration, bold="ours_bold"),
+    number("ours_time_ratio", "Time / Single's", "", times),
 ]
 TERMINAL = [
-    ("Accuracy %", lambda cell: over_seeds(cell, "accuracy", decimals(2))),
-    ("ECE", lambda cell: over_seeds(cell, "ece", decimals(3))),
-    ("NLL", lambda cell: over_seeds(cell, "nll", decimals(3))),
-    ("Train time", plain("ours_train_seconds", duration)),
-    ("/Single", plain("ours_time_ratio", times)),
-    ("ms/image", plain("ours_test_ms_per_image", milliseconds)),
-    ("Parameters", plain("ours_parameters", count)),
+    seeded("accuracy", "Accuracy %", "", decimals(2)),
+    seeded("ece", "ECE", "", decimals(3)),
+    seeded("nll", "NLL", "", decimals(3)),
+    number("ours_train_seconds", "Train time", "", duration),
+    number("ours_time_ratio", "/Single", "", times),
+    number("ours_test_ms_per_image", "ms/image", "", milliseconds),
+    number("ours_parameters", "Parameters", "", count),
 ]
 ANNOUNCED = [
-    ("parameters", plain("ours_parameters", count)),
-    ("peak memory", plain("ours_peak_train_bytes", memory)),
-    ("test ms/image", plain("ours_test_ms_per_image", milliseconds)),
+    number("ours_parameters", "parameters", "", count),
+    number("ours_peak_train_bytes", "peak memory", "", memory),
+    number("ours_test_ms_per_image", "test ms/image", "", milliseconds),
 ]
 
 
 def columns_of(table):
     """`faster` stands only beside as many epochs as the paper's."""
-    if not table.in_paper:
-        return OURS_ALONE
-    return [column for column in BESIDE_PAPER if column[0] != "faster" or table.protocol in FULL]
-
-
-def grid(cells, columns):
-    """Header and one row a method, as text."""
-    rows = [[cell["row"], *(fill(cell) for _, fill in columns)] for cell in cells.to_dict("records")]
-    return [["Method", *(header for header, _ in columns)], *rows]
+    columns = BESIDE_PAPER if table.in_paper else OURS_ALONE
+    return [METHOD, *(c for c in columns if c.key != "ours_speedup" or table.protocol in FULL)]
 
 
 def by_arch(table):
@@ -147,10 +79,14 @@ def dataset_name(dataset):
 
 def announced(table):
     """One table for all networks: parameters, memory and test time fit beside each other."""
-    names = [name for name, _ in ANNOUNCED]
-    header = ["Method", *chain(*([f"{arch_name(arch)}: {names[0]}", *names[1:]] for arch in table.archs))]
-    bodies = [[row[1:] for row in grid(cells, ANNOUNCED)[1:]] for _, cells in by_arch(table)]
-    return [header, *([label, *chain(*parts)] for label, *parts in zip(table.labels, *bodies, strict=True))]
+    columns = [column.of(arch, arch_name(arch), column.group) for arch in table.archs for column in ANNOUNCED]
+    return [METHOD, *columns], beside(dict(by_arch(table)))
+
+
+def beside(parts):
+    """Cells of several tables with the same rows, put together row by row."""
+    lines = zip(*(part.to_dict("records") for part in parts.values()), strict=True)
+    return [{"row": cells[0]["row"], **dict(zip(parts, cells, strict=True))} for cells in lines]
 
 
 def title(table):
@@ -220,7 +156,7 @@ def listed(values):
 
 
 def origin_note(table):
-    runs = table.runs[table.runs.row.notna()]
+    runs = table.inside
     if runs.empty:
         return "Nothing measured yet."
     machines = (runs.hardware + " (" + runs.precision + ", torch " + runs.torch + ")").tolist()
@@ -229,7 +165,7 @@ def origin_note(table):
 
 def cost_notes(table):
     """How time and memory were measured. Equal shares of a pack's are what it cost, but not how the rows compare."""
-    runs = table.runs[table.runs.row.notna()]
+    runs = table.inside
     by_step = "Training time is that of a step with the GPU to itself, times the number of steps"
     share = "Training time is an equal share of what networks side by side on one GPU took, so without a ratio"
     hidden = "Peak memory is not known (networks trained side by side share it, or it was not measured)"
@@ -241,7 +177,7 @@ def rows_of(runs, which):
     """Of which networks' rows a note holds, where it does not hold of all."""
     if which.all():
         return ""
-    held = {arch: in_order(set(part.row)) for arch, part in runs[which].groupby("arch", sort=False)}
+    held = {arch: part.row.unique() for arch, part in runs[which].groupby("arch")}
     return ": " + "; ".join(f"{arch_name(arch)} {', '.join(rows)}" for arch, rows in held.items())
 
 
@@ -266,8 +202,8 @@ def reason(explained, cell):
 
 def total_note(table):
     """What the table cost: a training that two rows share counts once."""
-    runs = table.runs[table.runs.row.notna()]
-    trainings = {name: seconds for each in runs.trainings for name, seconds in each.items()}
+    runs = table.inside
+    trainings = {part.name: part.seconds or 0.0 for result in runs.result for part in result.trainings}
     if not table.in_paper or not trainings:
         return []
     hours, took = table.cells.paper_train_hours[table.cells.n > 0].sum(), duration(sum(trainings.values()))
@@ -278,7 +214,7 @@ def total_note(table):
 def ensemble_note(table):
     """Ensembles of seeds s and s+1 have all but one member in common, which their ± does not show."""
     label, settings = next((label, s) for label, s in ROWS if s["method"] == "deep_ensemble")
-    seeds = table.runs[table.runs.row == label].sort_values("seed").groupby("arch").seed
+    seeds = table.inside[table.inside.row == label].sort_values("seed").groupby("arch").seed
     if not (seeds.diff() < settings["members"]).any():
         return []
     return [f"{label}: the ensembles of neighbouring seeds share members, so their ± is too small."]
@@ -286,9 +222,8 @@ def ensemble_note(table):
 
 def outside(table):
     """Runs of this dataset and protocol that no table shows: 'name (epochs=2): 94.60 %, ECE 0.021' each."""
-    runs = table.runs[table.runs.row.isna() & table.runs.position_row.isna()]
-    scores = [f"{decimals(2)(run.accuracy)} %, ECE {decimals(3)(run.ece)}" for run in runs.itertuples()]
-    return [f"`{run.name}` ({run.differs}): {score}" for run, score in zip(runs.itertuples(), scores, strict=True)]
+    runs = table.runs[~table.runs.listed].sort_values("name").itertuples()
+    return [f"`{run.name}` ({run.differs}): {run.accuracy:.2f} %, ECE {run.ece:.3f}" for run in runs]
 
 
 def outside_note(table):

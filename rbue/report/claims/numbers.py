@@ -7,19 +7,18 @@ Metrics are named as in result.json; accuracy is in percent. `time` is training 
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pandas as pd
 
-from rbue.report.cells import machine, shared, training_seconds
 from rbue.report.claims.values import Value, binomial
-from rbue.report.rows import ARCHS, DATASETS, ROWS, by_protocol, place
+from rbue.report.records import everywhere, most_passes, over_pairs, over_seeds, pairs, records
+from rbue.report.rows import ARCHS, DATASETS, LABELS, by_protocol, labelled
 
 CELL = ["dataset", "arch", "row", "metric"]
-IMAGES = {"cifar10": 10_000, "cifar100": 10_000, "tinyimagenet": 10_000, "digits": 360}  # a test set's size
+PAPERS_IMAGES = 10_000  # in each of the paper's test sets
 HALF = {"accuracy": 0.005, "ece": 0.005, "time": 0.05, "jsd": 0.0005, "dis": 0.0005}  # as the paper prints
 TIME_NOISE = 0.02  # of a training time, from run to run on one machine
 CORRUPTIONS, SEVERITIES = 19, range(1, 6)
@@ -56,17 +55,15 @@ def paper_order(place):
     return [(order.get(name, len(order)), name) for name in place]
 
 
-def labelled(settings):
-    """The row of the paper's tables with these settings, or None."""
-    return next((label for label, own in ROWS if all(settings.get(k) == v for k, v in own.items())), None)
-
-
 def noise(metric, value, accuracy, images):
-    """The standard error of one run; see values.py."""
+    """The standard error of one run; see values.py. NaN, which tells nothing apart, without the number of images."""
     if metric == "time":
         return TIME_NOISE * value
     share = {"accuracy": accuracy / 100, "ece": accuracy / 100, "dis": value}.get(kind(metric))
-    return (100 if kind(metric) == "accuracy" else 1) * binomial(share, images) if share is not None else 0.0
+    if share is None:
+        return 0.0
+    error = binomial(share, images) if images > 0 else float("nan")
+    return 100 * error if kind(metric) == "accuracy" else error
 
 
 def kind(metric):
@@ -75,7 +72,7 @@ def kind(metric):
 
 
 def metrics_of(where, scores, images):
-    """One record a metric, each with the error of one run."""
+    """One record per metric, each with the error of one run."""
     for metric, value in scores.items():
         accuracy = scores.get("".join(["accuracy", *metric.partition("@")[1:]]), 0)  # at the same severity
         yield where | {"metric": metric, "value": value, "noise": noise(metric, value, accuracy, images)}
@@ -98,20 +95,20 @@ def paper_main(printed):
         where = {key: entry[key] for key in ("dataset", "arch", "row")}
         scores = {"accuracy": entry["accuracy"], "ece": entry["ece"], "time": entry["train_hours"]}
         scores["passes"] = passes.get(entry["method"], printed["setup"]["samples"])
-        yield from metrics_of(where, scores, IMAGES[entry["dataset"]])
+        yield from metrics_of(where, scores, PAPERS_IMAGES)
 
 
 def paper_diversity(printed):
     for entry in printed["diversity"]:
         scores = {metric: entry[metric] for metric in ("mean_jsd", "max_jsd", "mean_dis", "max_dis")}
-        yield from metrics_of(DIVERSITY | {"row": labelled(entry)}, scores, IMAGES[DIVERSITY["dataset"]])
+        yield from metrics_of(DIVERSITY | {"row": labelled(entry)}, scores, PAPERS_IMAGES)
 
 
 def paper_position(printed):
     for entry in printed["position"]:
         where = {"dataset": entry["dataset"], "arch": entry["arch"], "row": f"{labelled(entry)}@{entry['position']}"}
         scores = {"accuracy": 100 * entry["accuracy"], "ece": entry["ece"], "time": entry["train_hours"]}
-        for record in metrics_of(where, scores, IMAGES[entry["dataset"]]):
+        for record in metrics_of(where, scores, PAPERS_IMAGES):
             yield record | ({"half": 0.5} if record["metric"] == "accuracy" else {})  # .63: two digits, not four
 
 
@@ -120,97 +117,62 @@ def paper_position(printed):
 
 def our_frames(results):
     """{protocol: tidy cells}: mean over seeds, n, and the standard error of values.py."""
-    records = pd.DataFrame([record for result in results for record in our_records(result)])
-    if records.empty:
+    found = [record for run in our_runs(results).itertuples() for record in our_records(run)]
+    if not found:
         return {}
-    records = comparable_times(most_samples(records))
-    groups = sorted(records.groupby("protocol"), key=lambda group: by_protocol(group[0]))
-    return {protocol: over_seeds(group) for protocol, group in groups}
+    frame = comparable_times(most_passes(pd.DataFrame(found), ["protocol", *CELL, "seed"]))
+    groups = sorted(frame.groupby("protocol"), key=lambda group: by_protocol(group[0]))
+    return {protocol: with_errors(group) for protocol, group in groups}
 
 
-def most_samples(records):
-    """Of two evaluations of one network, one with fewer samples, the other."""
-    best = records.groupby(["protocol", *CELL, "seed"]).passes.transform("max")
-    return records[records.passes == best]
+def our_runs(results):
+    """The records of runs that claims ask about, `result` among their columns, under the rows' names here: that of a
+    position is `row@position`, and a row of the tables is also its own `all`."""
+    runs = records(results)
+    runs = runs[runs.listed & runs.row.isin(LABELS)]
+    placed = runs[runs.position.notna()]
+    return pd.concat([runs[everywhere(runs)], placed.assign(row=placed.row + "@" + placed.position)], ignore_index=True)
 
 
-def over_seeds(records):
-    """First within a seed, so that one network evaluated twice does not count as two."""
-    seeds = records.groupby([*CELL, "seed"], as_index=False)[["value", "noise"]].mean()
-    groups = seeds.groupby(CELL)
-    n, spread = groups.size(), groups["value"].std().fillna(0.0)
-    frame = pd.DataFrame({"value": groups["value"].mean(), "half": 0.0, "n": n})
-    frame["se"] = np.hypot(groups["noise"].mean(), spread / np.sqrt(n))
-    return frame.reset_index()
+def with_errors(frame):
+    found = over_seeds(frame.sort_values(CELL), CELL, ["value", "noise"])
+    se = np.hypot(found.ours_noise, found.std_value.fillna(0.0) / np.sqrt(found.n))
+    return found[CELL].assign(value=found.ours_value, half=0.0, n=found.n, se=se)
 
 
-def comparable_times(records):
+def comparable_times(frame):
     """A protocol's times from the machine most of its runs used: seconds of two machines do not compare."""
-    usual = records.groupby("protocol").machine.agg(lambda machines: machines.mode()[0])
-    return records[(records.metric != "time") | (records.machine == records.protocol.map(usual))]
+    usual = frame.groupby("protocol").machine.agg(lambda machines: machines.mode()[0])
+    return frame[(frame.metric != "time") | (frame.machine == frame.protocol.map(usual))]
 
 
-def our_records(result):
-    """A result.json as records; none if the run is no row of the tables and no position of one."""
-    config = result["config"]
-    dataset, row = config["dataset"].removesuffix("_c"), row_of(config)
-    where = {"protocol": config["protocol"], "dataset": dataset, "arch": config["arch"], "seed": config["seed"]}
-    where["machine"] = machine(result)
-    where["passes"] = result.get("passes") or 1
-    scores = {} if dataset != config["dataset"] else clean(result)  # cifar10_c brings its corruptions alone
-    scores |= diversity(result) | corrupted(result)
-    for name in names(row):
-        for record in metrics_of(where | {"row": name}, scores, IMAGES.get(dataset)):
-            yield record | ({"noise": jsd_noise(result)} if kind(record["metric"]) == "jsd" else {})
+def our_records(run):
+    """One record per metric of a run."""
+    where = {key: getattr(run, key) for key in ("protocol", "dataset", "arch", "row", "seed", "machine", "passes")}
+    scores = {} if run.corrupted else clean(run)  # cifar10_c brings its corruptions alone
+    diverse = over_pairs(vars(run.result.diversity)) if run.result.diversity else {}
+    for record in metrics_of(where, scores | diverse | corrupted(run.result), run.images):
+        yield record | ({"noise": jsd_noise(run.result)} if kind(record["metric"]) == "jsd" else {})
 
 
-def names(row):
-    """A row of the tables is also its own `all` position."""
-    return [] if row is None else [row] if "@" in row else [row, f"{row}@all"]
-
-
-def row_of(config):
-    """The row a run feeds, `row@position` for one that differs in its position alone, else None."""
-    clean = config["dataset"].removesuffix("_c")
-    _, differs = place(config | {"dataset": clean})
-    other = differs.keys() - {"corruptions"}  # more evaluation, same network, same clean numbers
-    other -= {"samples"} if clean != config["dataset"] else set()  # there are 95 test sets
-    if other == {"position"}:
-        return f"{labelled(config)}@{config['position']}"
-    return None if other else labelled(config)
-
-
-def clean(result):
-    scores = {"accuracy": 100 * result["metrics"]["accuracy"], "ece": result["metrics"]["ece"]}
-    time = None if shared(result) else training_seconds(result)
-    more = {"time": time, **{key: result.get(key) for key in ("passes", "parameters")}}
-    return scores | {metric: value for metric, value in more.items() if value is not None}
-
-
-def pairs(matrix):
-    return [matrix[i][j] for i, j in combinations(range(len(matrix)), 2)]
-
-
-def diversity(result):
-    """Mean and maximum over the six pairs of four samples (Section 4.4.1)."""
-    scores = {}
-    measured = result.get("diversity") or {}
-    for name in measured.keys() & {"jsd", "dis"}:
-        values = pairs(measured[name])
-        scores |= {f"mean_{name}": sum(values) / len(values), f"max_{name}": max(values)}
-    return scores
+def clean(run):
+    scores = {"accuracy": run.accuracy, "ece": run.ece, "time": None if run.shared else run.train_seconds}
+    scores |= {"passes": run.passes, "parameters": run.parameters}
+    return {metric: value for metric, value in scores.items() if not pd.isna(value)}
 
 
 def jsd_noise(result):
     """A divergence has no binomial error: the spread of the six pairs, which are the same quantity six times."""
-    return float(np.std(pairs(result["diversity"]["jsd"]), ddof=1))
+    return float(np.std(pairs(result.diversity.jsd), ddof=1))
 
 
 def corrupted(result):
     """Medians over the corruptions at each severity; nothing unless all 19 x 5 are there: the claims are about 19."""
-    types = (result.get("corruptions") or {}).get("types") or {}
-    levels = {s: [level for levels in types.values() for level in levels if level["severity"] == s] for s in SEVERITIES}
+    types = result.corruptions.types.values() if result.corruptions else ()
+    levels = {s: [level for each in types for level in each if level.severity == s] for s in SEVERITIES}
     if any(len(level) < CORRUPTIONS for level in levels.values()):
         return {}
     scales = {"accuracy": 100, "ece": 1}
-    return {f"{m}@{s}": scales[m] * median(level[m] for level in levels[s]) for s in SEVERITIES for m in scales}
+    return {
+        f"{m}@{s}": scales[m] * median(getattr(level, m) for level in levels[s]) for s in SEVERITIES for m in scales
+    }

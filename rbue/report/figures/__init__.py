@@ -1,6 +1,6 @@
 """The paper's figures from finished runs: vector PDF for print, PNG for pages, and the numbers drawn as CSV.
 
-    for network in networks(collect("results/runs")):
+    for network in networks(records(collect("results/runs"))):
         for figure, paths in draw(network, "results/paper", "results/figures").items():
             print(figure, paths)
 

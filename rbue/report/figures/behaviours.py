@@ -1,4 +1,4 @@
-"""The space of behaviours (Section 4.5): accuracy against ECE, one point a setting; the bottom right corner is best."""
+"""The space of behaviours (Section 4.5): accuracy against ECE, a point per setting; the bottom right corner is best."""
 
 import pandas as pd
 from matplotlib import colormaps
@@ -12,7 +12,6 @@ from rbue.report.figures.style import (
     COLOURS,
     MARKERS,
     METRICS,
-    NAMES,
     canvas,
     fitted,
     framed,
@@ -22,27 +21,20 @@ from rbue.report.figures.style import (
     styled,
     write_csv,
 )
-from rbue.report.rows import METHODS
+from rbue.report.records import over_seeds
+from rbue.report.rows import METHODS, NAMES
 
-COLUMNS = ["origin", "row", "method", "p", "q", "accuracy", "ece", "accuracy_std", "ece_std", "n"]
-
-
-# --- load, frame ------------------------------------------------------------------------------------------------------
+COLUMNS = ["origin", "row", "method", "p", "q", "accuracy", "ece", "std_accuracy", "std_ece", "n"]
 
 
-def load(network):
-    """One row a run, accuracy in percent."""
-    runs = network.clean
-    scores = pd.DataFrame([run["metrics"] for run in runs.result], columns=["accuracy", "ece"], index=runs.index)
-    knobs = pd.DataFrame({k: runs.knob.where(runs.method == m) for k, m in (("p", "mc_dropout"), ("q", "dropreLU"))})
-    return runs[["row", "method"]].join(knobs).join(scores.assign(accuracy=100 * scores.accuracy))
+# --- frame ------------------------------------------------------------------------------------------------------------
 
 
 def points(runs):
-    """Mean and std over seeds, with n."""
-    groups = runs.groupby(["row", "method", "p", "q"], sort=False, dropna=False)[["accuracy", "ece"]]
-    frame = groups.mean().join(groups.std().add_suffix("_std")).assign(n=groups.size())
-    return frame.reset_index().assign(origin="ours")[COLUMNS]
+    """Mean and std over seeds, with n. p is MC-Dropout's and q MC-DropReLU's: a user's own may be called the same."""
+    knobs = {name: runs.knob.where(runs.method == method) for name, method in (("p", "mc_dropout"), ("q", "dropreLU"))}
+    frame = over_seeds(runs.assign(**knobs), ["row", "method", *knobs], ["accuracy", "ece"])
+    return frame.rename(columns=lambda name: name.removeprefix("ours_")).assign(origin="ours")[COLUMNS]
 
 
 def paper_points(network, paper_dir):
@@ -70,21 +62,23 @@ def labelled(frame):
     return frame.assign(below=rank == 1)
 
 
-def mark(axis, point, colour):
+def mark(axis, point, colour, setting):
     """Filled is ours, hollow the paper's."""
     ours = point.origin == "ours"
     face, edge = (colour, "black") if ours else ("none", colour)
     size = 13 if MARKERS[point.method] == "*" else 8  # a star has little area for its width
     look = {"markersize": size, "markeredgecolor": edge, "markeredgewidth": 0.6 if ours else 1.5}
     axis.plot(point.accuracy, point.ece, MARKERS[point.method], markerfacecolor=face, zorder=3 if ours else 2, **look)
-    if text := f"p={point.p:g}" if not pd.isna(point.p) else own_knobs(point):
+    if text := f"p={point.p:g}" if not pd.isna(point.p) else setting:
         where = {"xytext": (0, -13 if point.below else 7), "textcoords": "offset points", "ha": "center"}
         axis.annotate(text, (point.accuracy, point.ece), fontsize=7, zorder=4, **where)
 
 
-def own_knobs(point):
-    """What a user's own method says in its brackets."""
-    return "" if point.method in METHODS else point.row.partition("(")[2].removesuffix(")")
+def own_settings(runs):
+    """{row: its knobs as text} of a user's own methods."""
+    own = runs[~runs.method.isin(METHODS)]
+    texts = [", ".join(f"{key}={value}" for key, value in knobs.items()) for knobs in own.knobs]
+    return dict(zip(own.row, texts, strict=True))
 
 
 def outside_text(points):
@@ -107,11 +101,11 @@ def legend(figure, frame):
 
 
 @styled
-def scatter(frame, title):
+def scatter(frame, title, settings):
     figure, axis = canvas(5.4, 4.5)
     inside, scale = framed(frame.accuracy, "accuracy") & framed(frame.ece, "ece"), q_scale(frame)
     for point in labelled(frame[inside]).itertuples():
-        mark(axis, point, colour_of(point, scale))
+        mark(axis, point, colour_of(point, scale), settings.get(point.row))
     axis.set(xlim=limits(frame.accuracy[inside]), ylim=limits(frame.ece[inside]))
     axis.set(xlabel=METRICS["accuracy"], ylabel=METRICS["ece"])
     axis.set_title(fitted(title + "".join(outside_text(frame[~inside])), figure))
@@ -125,8 +119,9 @@ def scatter(frame, title):
 def draw(network, paper_dir, folder):
     if network.clean.empty:
         return []
-    ours, paper = points(load(network)), paper_points(network, paper_dir)
+    ours, paper = points(network.clean), paper_points(network, paper_dir)
     frame = ours if paper.empty else pd.concat([ours, paper.dropna(axis=1, how="all")], ignore_index=True)
     whose = f"ours, {count_text(ours.n)}" if paper.empty else f"filled: ours, {count_text(ours.n)}; hollow: the paper"
     title = f"{network.title()}\n{whose}"
-    return [*save(scatter(frame, title), folder / "behaviours"), write_csv(frame, folder / "behaviours.csv")]
+    figure = scatter(frame, title, own_settings(network.clean))
+    return [*save(figure, folder / "behaviours"), write_csv(frame, folder / "behaviours.csv")]

@@ -3,11 +3,11 @@
 Each goes pick → mean over seeds → text. A run without the numbers, from an older version, is not in them.
 """
 
-from rbue.report.figures.frames import picked, seed_means
+from rbue.report.columns import METHOD, Grid, count, decimals, milliseconds, number, seeded, shown, words
+from rbue.report.figures.frames import picked
 from rbue.report.figures.style import write_csv, write_text
-from rbue.report.grid import Grid
-from rbue.report.text import count, dataset_name, decimals, milliseconds, over_seeds, plain, shown
-from rbue.report.text import grid as text_grid
+from rbue.report.records import over_seeds
+from rbue.report.text import dataset_name
 
 percent, three = decimals(2), decimals(3)
 SEEDS = "Mean ± standard deviation over seeds (number of seeds)."
@@ -19,40 +19,36 @@ def factor(value):
     return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×"
 
 
-def seeded(metric, text):
-    return lambda cell: over_seeds(cell, metric, text)
-
-
 # --- the deterministic twin -------------------------------------------------------------------------------------------
 
 
 def twin(result):
     """The samples' scores beside those of the one pass in which every random thing is its mean."""
-    other, own = result.get("twin"), result["metrics"]
+    other, own = result.twin, result.metrics
     if not other:
         return None
-    scores = {key: own[key] for key in ("ece", "nll")} | {f"twin_{key}": other[key] for key in ("ece", "nll")}
-    times = {"ms": result.get("test_ms_per_image"), "twin_ms": other.get("ms_per_image")}
+    scores = {key: own.get(key) for key in ("ece", "nll")} | {f"twin_{key}": other.get(key) for key in ("ece", "nll")}
+    times = {"ms": result.test_ms_per_image, "twin_ms": other.get("ms_per_image")}
     ratio = times["ms"] / times["twin_ms"] if all(times.values()) else None
     return scores | times | {
         "accuracy": 100 * own["accuracy"],
-        "twin_accuracy": 100 * other["accuracy"],
+        "twin_accuracy": 100 * other.get("accuracy", float("nan")),
         "cost": ratio,
-        "passes": result.get("passes"),
+        "passes": result.passes,
     }  # fmt: skip
 
 
 TWIN = [
-    ("Accuracy, %: samples", seeded("accuracy", percent)),
-    ("twin", seeded("twin_accuracy", percent)),
-    ("ECE: samples", seeded("ece", three)),
-    ("twin", seeded("twin_ece", three)),
-    ("NLL: samples", seeded("nll", three)),
-    ("twin", seeded("twin_nll", three)),
-    ("Passes: samples", plain("ours_passes", count)),
-    ("ms/image: samples", plain("ours_ms", milliseconds)),
-    ("twin", plain("ours_twin_ms", milliseconds)),
-    ("Cost, samples / twin", plain("ours_cost", factor)),
+    seeded("accuracy", "Accuracy, %", "samples", percent),
+    seeded("twin_accuracy", "Accuracy, %", "twin", percent),
+    seeded("ece", "ECE", "samples", three),
+    seeded("twin_ece", "ECE", "twin", three),
+    seeded("nll", "NLL", "samples", three),
+    seeded("twin_nll", "NLL", "twin", three),
+    number("ours_passes", "Passes", "samples", count),
+    number("ours_ms", "ms/image", "samples", milliseconds),
+    number("ours_twin_ms", "ms/image", "twin", milliseconds),
+    number("ours_cost", "Cost, samples / twin", "", factor),
 ]
 TWIN_NOTES = [
     "The twin is the same weights in one pass without noise: slope 1 − q on negative inputs for DropReLU, (l + u) / 2 "
@@ -65,19 +61,19 @@ TWIN_NOTES = [
 
 
 def scaled(result):
-    after = result.get("temperature")
+    after = result.temperature
     if not after:
         return None
-    before = {key: result["metrics"][key] for key in ("ece", "nll")}
-    return before | {"temperature": after["temperature"], "after_ece": after["ece"], "after_nll": after["nll"]}
+    before = {key: result.metrics.get(key) for key in ("ece", "nll")}
+    return before | {"temperature": after.temperature, "after_ece": after.ece, "after_nll": after.nll}
 
 
 SCALED = [
-    ("ECE: before", seeded("ece", three)),
-    ("after", seeded("after_ece", three)),
-    ("NLL: before", seeded("nll", three)),
-    ("after", seeded("after_nll", three)),
-    ("Temperature", seeded("temperature", percent)),
+    seeded("ece", "ECE", "before", three),
+    seeded("after_ece", "ECE", "after", three),
+    seeded("nll", "NLL", "before", three),
+    seeded("after_nll", "NLL", "after", three),
+    seeded("temperature", "Temperature", "", percent),
 ]
 SCALED_NOTES = [
     "One temperature for the logarithm of the mean prediction, fitted by NLL on one half of the test set and scored on "
@@ -91,24 +87,19 @@ SCALED_NOTES = [
 
 
 def elsewhere(result):
-    found = result.get("ood")
+    found = result.ood
     if not found:
         return None
-    return {
-        "dataset": found["dataset"],
-        "auroc": found["auroc"],
-        "entropy": result["metrics"]["entropy"],
-        "entropy_out": found["entropy"],
-        "images": found.get("images"),
-    }
+    entropy = {"entropy": result.metrics.get("entropy"), "entropy_out": found.entropy}
+    return {"dataset": found.dataset, "auroc": found.auroc, **entropy, "images": found.images}
 
 
 ELSEWHERE = [
-    ("Foreign images", lambda cell: dataset_name(cell["dataset"])),
-    ("AUROC", seeded("auroc", three)),
-    ("Entropy, nats: own", seeded("entropy", three)),
-    ("foreign", seeded("entropy_out", three)),
-    ("Images", plain("ours_images", count)),
+    words("dataset", "Foreign images", text=lambda cell: dataset_name(cell["dataset"])),
+    seeded("auroc", "AUROC", "", three),
+    seeded("entropy", "Entropy, nats", "own", three),
+    seeded("entropy_out", "Entropy, nats", "foreign", three),
+    number("ours_images", "Images", "", count),
 ]
 ELSEWHERE_NOTES = [
     "How well predictive entropy tells foreign images from the test set's own: 1 is always, 0.5 is chance.",
@@ -123,16 +114,20 @@ TABLES = {  # file → (title, what a result gives, columns, notes)
 
 
 def numbers(network, name):
-    """Mean, std and n a row; where several foreign datasets were used, a row for each."""
+    """Mean, std and n of each row; where several foreign datasets were used, a row for each."""
     frame = picked(network, TABLES[name][1])
-    return seed_means(frame, ["row", "dataset"] if "dataset" in frame else ["row"])
+    key = ["row", "dataset"] if "dataset" in frame else ["row"]
+    values = [column for column in frame if column not in (*key, "method", "seed")]
+    return over_seeds(frame.astype(dict.fromkeys(values, float)), key, values) if values else frame
 
 
 def grid(network, name):
-    """The table as text, or None without data."""
+    """The table, or None without data."""
     title, _, columns, notes = TABLES[name]
     frame = numbers(network, name)
-    return None if frame.empty else Grid(f"{title}: {network.title()}", text_grid(frame, columns), notes)
+    if frame.empty:
+        return None
+    return Grid(f"{title}: {network.title()}", [METHOD, *columns], frame.to_dict("records"), notes)
 
 
 def grids(network, paper_dir):

@@ -5,6 +5,7 @@ Generated and official images are different images: each source has its own file
 
 import pandas as pd
 
+from rbue.report.columns import METHOD, Grid, decimals, number
 from rbue.report.figures.frames import count_text, methods_of, nearest
 from rbue.report.figures.style import (
     COLOURS,
@@ -18,15 +19,17 @@ from rbue.report.figures.style import (
     write_csv,
     write_text,
 )
-from rbue.report.grid import Grid
+from rbue.report.records import most_passes, over_seeds
 from rbue.report.rows import METHODS
-from rbue.report.text import decimals
+from rbue.schema import Level
 
 ALL_TYPES = 19
 SIX = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0}
 Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # of the paper's two box plots
 SEVERITIES = range(6)
 SCORES = ["accuracy", "ece", "nll"]
+RUN = ["row", "seed"]
+WHO = [*RUN, "method", "knob", "source", "passes"]
 FIVE = {"min": 0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1}
 
 
@@ -34,25 +37,22 @@ FIVE = {"min": 0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1}
 
 
 def load(network):
-    """Tidy: one row a (run, type, severity), accuracy in percent; severity 0 is the clean test set, of type `none`."""
-    rows = []
-    for run in network.corrupted.itertuples():
-        found, who = run.result.get("corruptions") or {"types": {}}, {"row": run.row, "method": run.method}
-        who |= {
-            "seed": run.seed,
-            "knob": run.knob,
-            "source": found.get("source"),
-            "passes": run.result.get("passes", 1),
-        }
-        if found["types"]:
-            rows.append(who | {"type": "none", "severity": 0, **run.result["metrics"]})
-        rows += [who | {"type": t, **level} for t, levels in found["types"].items() for level in levels]
-    frame = pd.DataFrame(rows)
-    if frame.empty:
-        return frame
-    most = frame[frame.passes == frame.groupby(["row", "seed", "source"]).passes.transform("max")]
-    once = most.drop_duplicates(["row", "seed", "source", "type", "severity"])  # corruptions=auto may repeat generated
-    return once.assign(accuracy=100 * once.accuracy)
+    """One row per (run, type, severity), accuracy in percent; severity 0 is the clean test set, of type `none`."""
+    tested = network.corrupted.result.map(lambda result: bool(result.corruptions and result.corruptions.types))
+    runs = network.corrupted[tested.astype(bool)]
+    runs = most_passes(runs.assign(source=[result.corruptions.source for result in runs.result]), [*RUN, "source"])
+    parts = [levels(run.result).assign(**{key: getattr(run, key) for key in WHO}) for run in runs.itertuples()]
+    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    # corruptions=auto may repeat generated
+    return frame.drop_duplicates([*RUN, "source", "type", "severity"]) if len(frame) else frame
+
+
+def levels(result):
+    """The scores of one run, type by type and severity by severity."""
+    clean = Level(0, *(result.metrics.get(score) for score in SCORES))
+    tested = [("none", clean), *((kind, level) for kind, found in result.corruptions.types.items() for level in found)]
+    frame = pd.DataFrame({"type": kind, **vars(level)} for kind, level in tested)
+    return frame.assign(accuracy=100 * frame.accuracy)
 
 
 def six(frame, dataset):
@@ -74,12 +74,12 @@ def shared_types(frame):
 def seed_means(frame):
     """Mean over seeds of each (row, type, severity), with n."""
     frame = frame[frame.type.isin([*shared_types(frame), "none"])]
-    groups = frame.groupby(["row", "method", "type", "severity"], sort=False)
-    return groups[SCORES].mean().assign(n=groups.size()).reset_index()
+    return over_seeds(frame, ["row", "method", "type", "severity"], SCORES)
 
 
 def five_numbers(cells):
-    """What the boxes show: quartiles over types, whiskers at minimum and maximum; one row a (row, severity, metric)."""
+    """What the boxes show of each (row, severity, metric): quartiles over types, whiskers at minimum and maximum."""
+    cells = cells.rename(columns={f"ours_{score}": score for score in SCORES})
     long = cells.melt(["row", "method", "type", "severity", "n"], SCORES, "metric")
     groups = long.groupby(["row", "method", "severity", "metric"], sort=False)
     numbers = {name: groups.value.quantile(share) for name, share in FIVE.items()}
@@ -93,9 +93,10 @@ def averages(cells):
     types, in percent; error_ratio is the plain ratio of the two means. Both are empty where there is no Single,
     and mce where Single makes no error at all on a type: no silent mean over fewer types.
     """
-    cells = cells[cells.severity > 0].assign(error=100 - cells.accuracy)
+    scores = {"error": 100 - cells.ours_accuracy, "ece": cells.ours_ece, "nll": cells.ours_nll}
+    cells = cells.assign(**scores)[cells.severity > 0]
     groups = cells.groupby(["row"], sort=False)
-    frame = groups[["error", "ece", "nll"]].mean().add_prefix("mean_")
+    frame = groups[list(scores)].mean().add_prefix("mean_")
     by_type = cells.pivot_table("error", "type", "row", aggfunc="sum")
     single = by_type.get("Single", by_type.iloc[:, 0] * float("nan"))
     frame["error_ratio"] = frame.mean_error / frame.mean_error.get("Single", float("nan"))
@@ -168,23 +169,29 @@ def median_curves(numbers, title):
     return figure
 
 
+AVERAGES = [
+    METHOD,
+    number("mean_error", "Mean error (%)", "", decimals(2)),
+    number("error_ratio", "Error / Single's", "", decimals(3)),
+    number("mce", "mCE (%)", "", decimals(1)),
+    number("mean_ece", "Mean ECE", "", decimals(4)),
+    number("mean_nll", "Mean NLL", "", decimals(3)),
+    number("n", "n", "", str),
+]
+
+
 def averages_grid(title, frame):
-    """As text, with the sentence that says what mCE is here."""
-    shown = {"mean_error": 2, "error_ratio": 3, "mce": 1, "mean_ece": 4, "mean_nll": 3}
-    cells = [
-        [row["row"], *(decimals(d)(row[key]) for key, d in shown.items()), str(row["n"])]
-        for row in frame.to_dict("records")
-    ]
-    header = ["Method", "Mean error (%)", "Error / Single's", "mCE (%)", "Mean ECE", "Mean NLL", "n"]
+    """With the sentence that says what mCE is here."""
     note = (
         "Means over types and severities 1 to 5. mCE: for each type, error summed over severities over Single's, then "
         "the mean over types (Single is 100)."
     )
-    return Grid(f"Averages under corruption: {title.replace(chr(10), ', ')}", [header, *cells], [note])
+    title = f"Averages under corruption: {title.replace(chr(10), ', ')}"
+    return Grid(title, AVERAGES, frame.to_dict("records"), [note])
 
 
 def grids(network, paper_dir):
-    """One table a source of images."""
+    """One table per source of images."""
     frame, found = load(network), []
     for source, part in frame.groupby("source") if len(frame) else ():
         means = averages(seed_means(part))

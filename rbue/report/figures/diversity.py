@@ -2,6 +2,8 @@
 
 import json
 import textwrap
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +11,11 @@ import pandas as pd
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import MaxNLocator
 
+from rbue.report.columns import METHOD, MISSING, Column, Grid, decimals, number
+from rbue.report.figures.frames import picked
 from rbue.report.figures.style import canvas, head, narrow, save, styled, write_csv, write_text
-from rbue.report.grid import Grid
-from rbue.report.rows import METHODS, in_order
-from rbue.report.text import MISSING, decimals
+from rbue.report.records import over_pairs, over_seeds, pairs
+from rbue.report.rows import METHODS, in_order, labelled
 
 # The panels in the paper's order.
 PANELS = [
@@ -38,55 +41,35 @@ PAPER_NOTES = ["The paper's Tables 4 and 5 state neither dataset nor logarithm; 
 
 
 def load(network):
-    """One row a run that has matrices."""
-    runs = network.clean
-    frame = runs[runs.result.map(lambda result: bool(result.get("diversity"))).astype(bool)]
-    return frame[["row", "method", "seed"]].assign(matrices=[result["diversity"] for result in frame.result])
+    """One row per run that has matrices."""
+    return picked(network, lambda result: {"matrices": vars(result.diversity)} if result.diversity else None)
 
 
 def paper_rows(network, paper_dir):
     """The paper's Tables 4 and 5 under our rows' names. They name no dataset; CIFAR-10 is the natural reading."""
-    rows = pd.DataFrame(json.loads((Path(paper_dir) / "numbers.json").read_text())["diversity"])
-    if network.dataset != "cifar10" or network.arch not in set(rows.arch):
-        return pd.DataFrame(columns=["row", *COLUMNS])
-    rows["row"] = rows.row.str.replace(r"\(\w=", "(", regex=True).replace("Deep Ensemble", "Deep Ensemble(4)")
-    return rows[["row", *COLUMNS]]
+    entries = json.loads((Path(paper_dir) / "numbers.json").read_text())["diversity"]
+    mine = [entry for entry in entries if network.dataset == "cifar10" and network.arch == entry["arch"]]
+    return pd.DataFrame([entry | {"row": labelled(entry)} for entry in mine], columns=["row", *COLUMNS])
 
 
 # --- frame ------------------------------------------------------------------------------------------------------------
-
-
-def pairs(matrix):
-    """The values above the diagonal: each pair once."""
-    matrix = np.asarray(matrix)
-    return matrix[np.triu_indices(len(matrix), 1)]
-
-
-def run_numbers(matrices):
-    return {
-        f"{kind}_{measure}": f(pairs(matrices[measure]))
-        for measure in MEASURES
-        for kind, f in (("mean", np.mean), ("max", np.max))
-    }
 
 
 def intervals(frame):
     """low_ and high_ of every column, of the lowest seed of each row: an interval is about one network."""
     first = frame.sort_values("seed").drop_duplicates("row").set_index("row").matrices
     none = dict.fromkeys(COLUMNS, (np.nan, np.nan))
-    found = pd.DataFrame.from_dict({row: none | (m.get("intervals") or {}) for row, m in first.items()}, orient="index")
+    found = pd.DataFrame.from_dict({row: none | (m["intervals"] or {}) for row, m in first.items()}, orient="index")
     return pd.DataFrame({f"{end}_{c}": found[c].str[k] for c in COLUMNS for k, end in enumerate(ENDS)})
 
 
 def table(frame, paper):
     """Mean and max over pairs of each run, then mean and std over seeds, the paper's numbers beside ours."""
-    runs = pd.DataFrame([{"row": run.row, **run_numbers(run.matrices)} for run in frame.itertuples()])
-    groups = runs.groupby("row")[list(COLUMNS)]
-    ours = groups.mean().add_prefix("ours_").join(groups.std().add_prefix("std_")).assign(n=groups.size())
-    ours = ours.join(intervals(frame))
+    runs = frame[["row", "seed"]].join(pd.DataFrame(map(over_pairs, frame.matrices), index=frame.index))
+    ours = over_seeds(runs, ["row"], COLUMNS).set_index("row").join(intervals(frame))
     both = ours.join(paper.set_index("row").add_prefix("paper_"), how="left" if paper.empty else "outer")
     both["n"] = both.n.fillna(0).astype(int)
-    return both.loc[in_order(both.index)].reset_index(names="row")
+    return both.loc[in_order([*ours.index, *both.index])].reset_index(names="row")
 
 
 def matrix_frame(frame):
@@ -144,7 +127,7 @@ def panel(axis, matrix, scale, title):
 def shown_runs(frame):
     """Of each of the paper's panels, and of methods it has not, the lowest seed: a mean would be of no network."""
     first = frame.sort_values("seed").drop_duplicates("row").set_index("row")
-    own = in_order(first.index[~first.method.isin(METHODS)])
+    own = frame.row[~frame.method.isin(METHODS)].unique()
     return first.loc[[row for row in (*PANELS, *own) if row in first.index]]
 
 
@@ -174,22 +157,25 @@ def ours_text(row, column):
     return decimals(4)(row[f"ours_{column}"]) + spread
 
 
-def cells(row, with_paper):
+def columns(with_paper):
     """Ours and the paper's in neighbouring columns."""
-    both = [(decimals(3)(row.get(f"paper_{c}", np.nan)), ours_text(row, c)) for c in COLUMNS]
-    values = [text for pair in both for text in (pair if with_paper else pair[1:])]
-    return [row["row"], *values, str(row["n"]) if row["n"] else MISSING]
+    found, mine = [METHOD], {"name": "ours", "side": "ours"} if with_paper else {"name": ""}
+    for key, name in COLUMNS.items():
+        if with_paper:
+            found.append(number(f"paper_{key}", name, "paper", decimals(3), side="paper"))
+        text, value = partial(ours_text, column=key), itemgetter(f"ours_{key}")
+        found.append(Column(f"ours_{key}", name, text=text, value=value, **mine))
+    return [*found, number("n", "n", "", lambda n: str(n) if n else MISSING)]
 
 
 def grid(network, paper_dir):
-    """Tables 4 and 5 as text, or None without data."""
+    """Tables 4 and 5, or None without data."""
     frame, paper = load(network), paper_rows(network, paper_dir)
     if frame.empty:
         return None
     with_paper = not paper.empty
-    names = [part for name in COLUMNS.values() for part in ([f"{name}: paper", "ours"] if with_paper else [name])]
-    rows = [cells(row, with_paper) for row in table(frame, paper).to_dict("records")]
-    return Grid(f"Diversity: {network.title()}", [["Method", *names, "n"], *rows], NOTES + PAPER_NOTES * with_paper)
+    cells = table(frame, paper).to_dict("records")
+    return Grid(f"Diversity: {network.title()}", columns(with_paper), cells, NOTES + PAPER_NOTES * with_paper)
 
 
 def grids(network, paper_dir):

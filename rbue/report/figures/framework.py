@@ -23,7 +23,7 @@ WIDTHS = (1.5, 0.25, 1.6, 0.25, 1.9, 0.15, 0.55)  # arrows stand between
 
 
 def example_of(result):
-    return {"example": result["example"], "samples": result.get("passes")} if result.get("example") else None
+    return {"example": result.example, "samples": result.passes} if result.example else None
 
 
 def load(network):
@@ -37,16 +37,16 @@ def load(network):
 
 def likeliest(example):
     """The classes that are drawn, in the dataset's order."""
-    return sorted(np.argsort(example["mean"])[::-1][:CLASSES].tolist())
+    return sorted(np.argsort(example.mean)[::-1][:CLASSES].tolist())
 
 
 def numbers(run):
-    """What the bars show: one row a (pass, class)."""
-    passes = [*enumerate(run.example["samples"], 1), ("mean", run.example["mean"])]
+    """What the bars show: one row per (pass, class)."""
+    passes = [*enumerate(run.example.samples, 1), ("mean", run.example.mean)]
     return pd.DataFrame(
-        {"row": run.row, "image": run.example["index"], "pass": k, "class": name, "probability": probability}
+        {"row": run.row, "image": run.example.index, "pass": k, "class": name, "probability": probability}
         for k, probabilities in passes
-        for name, probability in zip(run.example["classes"], probabilities, strict=True)
+        for name, probability in zip(run.example.classes, probabilities, strict=True)
     )
 
 
@@ -63,33 +63,33 @@ def arrow(figure, left, right):
 
 def bars(axis, probabilities, example, colour):
     """All on one scale, up to the likeliest class of any pass."""
-    shown, most = likeliest(example), max(map(max, [*example["samples"], example["mean"]]))
+    shown, most = likeliest(example), max(map(max, [*example.samples, example.mean]))
     axis.bar(range(len(shown)), [probabilities[k] for k in shown], color=colour, width=0.75)
     axis.set(ylim=(0, 1.05 * most), xticks=[], yticks=[], xlim=(-0.6, len(shown) - 0.4))
     axis.grid(visible=False)
 
 
 def show_image(axis, example):
-    axis.imshow(imread(BytesIO(base64.b64decode(example["png"])), format="png"), interpolation="nearest", cmap="gray")
-    axis.set(xticks=[], yticks=[], title=f"Test image {example['index']}:\n{example['label']}")
+    axis.imshow(imread(BytesIO(base64.b64decode(example.png)), format="png"), interpolation="nearest", cmap="gray")
+    axis.set(xticks=[], yticks=[], title=f"Test image {example.index}:\n{example.label}")
     axis.spines[:].set_visible(False)
     axis.grid(visible=False)
 
 
 def show_mean(axis, example, colour):
-    bars(axis, example["mean"], example, colour)
-    names, most = example["classes"], int(np.argmax(example["mean"]))
+    bars(axis, example.mean, example, colour)
+    names, most = example.classes, int(np.argmax(example.mean))
     rotation = 90 if max(map(len, names)) > 2 else 0
     axis.set_xticks(range(len(likeliest(example))), [names[k] for k in likeliest(example)], rotation=rotation)
-    axis.set_title(f"Mean: {names[most]},\n{example['mean'][most]:.0%}")
+    axis.set_title(f"Mean: {names[most]},\n{example.mean[most]:.0%}")
 
 
 def show_entropy(axis, example):
     """A gauge from certain to knowing nothing."""
-    most = log(len(example["classes"]))
-    axis.bar([0], [example["entropy"]], color="#777777", width=0.5)
-    axis.set(ylim=(0, most), xlim=(-0.6, 0.6), xticks=[], title=f"Entropy:\n{example['entropy']:.2f} nats")
-    axis.set_yticks([0, most], ["0", f"ln {len(example['classes'])}"])
+    most = log(len(example.classes))
+    axis.bar([0], [example.entropy], color="#777777", width=0.5)
+    axis.set(ylim=(0, most), xlim=(-0.6, 0.6), xticks=[], title=f"Entropy:\n{example.entropy:.2f} nats")
+    axis.set_yticks([0, most], ["0", f"ln {len(example.classes)}"])
     axis.grid(visible=False)
 
 
@@ -98,9 +98,9 @@ def diagram(run, title):
     figure, axes = canvas(7, 3.4, MOSAIC, width_ratios=WIDTHS)
     example, colour = run.example, COLOURS[run.method]
     show_image(axes["image"], example)
-    for name in NAMES[len(example["samples"]) :]:
+    for name in NAMES[len(example.samples) :]:
         axes[name].set_axis_off()
-    for name, probabilities in zip(NAMES, example["samples"], strict=False):
+    for name, probabilities in zip(NAMES, example.samples, strict=False):
         bars(axes[name], probabilities, example, colour)
         axes[name].set_title(name, fontsize=8, loc="right", pad=1)
         arrow(figure, axes["image"], axes[name])
@@ -116,5 +116,5 @@ def draw(network, paper_dir, folder):
     run = load(network)
     if run is None:
         return []
-    title = f"{network.title()}: {run.row}, {len(run.example['samples'])} of {run.samples} passes"
+    title = f"{network.title()}: {run.row}, {len(run.example.samples)} of {run.samples} passes"
     return [*save(diagram(run, title), folder / "framework"), write_csv(numbers(run), folder / "framework.csv")]

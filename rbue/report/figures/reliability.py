@@ -20,16 +20,17 @@ from rbue.report.figures.style import (
     styled,
     write_csv,
 )
+from rbue.report.records import over_seeds
 
 # --- load, frame ------------------------------------------------------------------------------------------------------
 
 
 def load(network, key):
-    """One row a (run, entry of the result's columns under `key`)."""
+    """One row per (run, entry of the result's columns under `key`)."""
     parts = [
-        pd.DataFrame(columns, dtype=float).assign(row=run.row, method=run.method, seed=run.seed)
+        pd.DataFrame(vars(columns), dtype=float).assign(row=run.row, method=run.method, seed=run.seed)
         for run in network.clean.itertuples()
-        if (columns := run.result.get(key))
+        if (columns := getattr(run.result, key))
     ]
     return pd.concat(parts).reset_index(names="bin") if parts else pd.DataFrame()
 
@@ -38,7 +39,8 @@ def bins(frame):
     """Seeds pooled bin by bin, each weighing as many images as it has there; empty bins are left out. ECE is the seeds'
     mean, as in the tables: that of pooled bins is lower, since the seeds' gaps cancel."""
     frame, numbers = frame[frame["count"] > 0], ["count", "confidence", "accuracy"]
-    ece = frame.groupby(["row", "seed"])[numbers].apply(calibration_error).groupby("row").mean()
+    errors = frame.groupby(["row", "seed"])[numbers].apply(calibration_error).rename("ece").reset_index()
+    ece = over_seeds(errors, ["row"], ["ece"]).set_index("row").ours_ece
     sums = frame.assign(confidence=frame.confidence * frame["count"], accuracy=frame.accuracy * frame["count"])
     groups = sums.groupby(["row", "method", "bin"], sort=False)
     pooled = groups[numbers].sum()
@@ -54,8 +56,7 @@ def calibration_error(curve):
 def rejection(frame):
     """Mean and std over seeds of the kept images' accuracy, in percent."""
     frame = frame.assign(rejected=100 * frame.rejected, accuracy=100 * frame.accuracy)
-    groups = frame.groupby(["row", "method", "rejected"], sort=False).accuracy
-    return groups.mean().to_frame().assign(accuracy_std=groups.std(), n=groups.size()).reset_index()
+    return over_seeds(frame, ["row", "method", "rejected"], ["accuracy"])
 
 
 # --- draw -------------------------------------------------------------------------------------------------------------
@@ -89,13 +90,13 @@ def diagrams(numbers, title):
 @styled
 def curves(numbers, title):
     figure, axis = canvas(5.4, 4.2)
-    inside = numbers.row.map(framed(numbers.groupby("row").accuracy.first(), "accuracy"))
+    inside = numbers.row.map(framed(numbers.groupby("row").ours_accuracy.first(), "accuracy"))
     for row, look in lines_of(methods_of(numbers)).items():
         curve = numbers[(numbers.row == row) & inside]
-        axis.plot(curve.rejected, curve.accuracy, label=row, markevery=2, **look)
-        low, high = (curve.accuracy + sign * curve.accuracy_std.fillna(0) for sign in (-1, 1))
+        axis.plot(curve.rejected, curve.ours_accuracy, label=row, markevery=2, **look)
+        low, high = (curve.ours_accuracy + sign * curve.std_accuracy.fillna(0) for sign in (-1, 1))
         axis.fill_between(curve.rejected, low, high, color=look["color"], alpha=0.15, linewidth=0)
-    beyond = numbers[~inside].groupby("row", sort=False).accuracy.agg(["first", "last"]).itertuples()
+    beyond = numbers[~inside].groupby("row", sort=False).ours_accuracy.agg(["first", "last"]).itertuples()
     named = "".join(f"\nbeyond the frame: {row}, {first:.1f} → {last:.1f} %" for row, first, last in beyond)
     axis.set(xlabel="Images rejected, the most uncertain first (%)", ylabel="Accuracy of the kept (%)")
     axis.set_title(fitted(title + named, figure))

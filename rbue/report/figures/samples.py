@@ -23,20 +23,21 @@ from rbue.report.figures.style import (
     styled,
     write_csv,
 )
+from rbue.report.records import over_seeds
 
 SCORES = list(METRICS)
-COSTS = {"samples": "Passes: samples or members", "ms": "Milliseconds an image"}
+COSTS = {"samples": "Passes: samples or members", "ours_ms": "Milliseconds an image"}
 
 
 def load(network):
-    """One row a (run, number of samples), accuracy in percent; a run of one pass is its own first sample."""
+    """One row per (run, number of samples), accuracy in percent; a run of one pass is its own first sample."""
     parts = []
     for run in network.clean.itertuples():
-        columns = run.result.get("by_samples")
-        if not columns and run.result.get("passes") == 1:
-            columns = {"samples": [1], **{score: [run.result["metrics"][score]] for score in SCORES}}
+        columns = run.result.by_samples
+        if not columns and run.passes == 1:
+            columns = {"samples": [1], **{score: [run.result.metrics.get(score)] for score in SCORES}}
         if columns:
-            part = pd.DataFrame(columns)[["samples", *SCORES]]
+            part = pd.DataFrame(columns)[["samples", *SCORES]].astype({"samples": int})
             part["ms"] = milliseconds(run.result, part.samples)
             parts.append(part.assign(row=run.row, method=run.method, seed=run.seed))
     frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -48,24 +49,22 @@ def milliseconds(result, samples):
 
     What comes before the noise is computed once, so the first pass costs more than the others: as much as the twin's.
     """
-    total, passes = (result.get(key) or float("nan") for key in ("test_ms_per_image", "passes"))
-    twin = (result.get("twin") or {}).get("ms_per_image") or 0
+    total, passes = (value or float("nan") for value in (result.test_ms_per_image, result.passes))
+    twin = (result.twin or {}).get("ms_per_image") or 0
     first = max(total / passes, min(total, twin))
     return first + (samples - 1) * (total - first) / max(passes - 1, 1)
 
 
 def curves(frame):
     """Mean and std over seeds at each number of samples that all seeds of the row have."""
-    groups = frame.groupby(["row", "method", "samples"], sort=False)
-    numbers = groups[[*SCORES, "ms"]].mean().join(groups[SCORES].std().add_suffix("_std")).assign(n=groups.size())
-    numbers = numbers.reset_index()
+    numbers = over_seeds(frame, ["row", "method", "samples"], [*SCORES, "ms"])
     seeds = frame.groupby("row").seed.nunique()
     return numbers[numbers.n == numbers.row.map(seeds)].reset_index(drop=True)
 
 
 def split(numbers, metric):
     """The curves that end within one frame, and the others."""
-    ends = numbers.groupby("row", sort=False)[metric].last()
+    ends = numbers.groupby("row", sort=False)[f"ours_{metric}"].last()
     inside = numbers.row.map(framed(ends, metric))
     return numbers[inside], numbers[~inside]
 
@@ -73,18 +72,19 @@ def split(numbers, metric):
 def outside_text(numbers, metric):
     """A curve that is not drawn is named with its first and last value: `beyond: SVI, 44.3 → 78.9`."""
     digits = 1 if metric == "accuracy" else 3
-    ends = numbers.groupby("row", sort=False)[metric].agg(["first", "last"])
+    ends = numbers.groupby("row", sort=False)[f"ours_{metric}"].agg(["first", "last"])
     named = [f"beyond: {row}, {first:.{digits}f} → {last:.{digits}f}" for row, first, last in ends.itertuples()]
     return "".join(f"\n{textwrap.fill(line, 36)}" for line in named)
 
 
 def plot(axis, numbers, cost, metric, looks):
     """Curves, with a band of one standard deviation where there are several seeds."""
+    ours, std = f"ours_{metric}", f"std_{metric}"
     for row, curve in numbers.groupby("row", sort=False):
-        axis.plot(curve[cost], curve[metric], **looks[row])
-        low, high = (curve[metric] + sign * curve[f"{metric}_std"].fillna(0) for sign in (-1, 1))
+        axis.plot(curve[cost], curve[ours], **looks[row])
+        low, high = (curve[ours] + sign * curve[std].fillna(0) for sign in (-1, 1))
         axis.fill_between(curve[cost], low, high, color=looks[row]["color"], alpha=0.15, linewidth=0)
-    for value in numbers[metric][numbers.groupby("row").samples.transform("max") == 1]:
+    for value in numbers[ours][numbers.groupby("row").samples.transform("max") == 1]:
         axis.axhline(value, color="black", linewidth=0.7, linestyle=":")
 
 
@@ -92,7 +92,7 @@ def panel(axis, numbers, cost, metric, looks):
     """Returns the curves that end too far away to be drawn."""
     inside, beyond = split(numbers, metric)
     plot(axis, inside, cost, metric, looks)
-    axis.set(xscale="log", ylim=limits(inside[metric]))
+    axis.set(xscale="log", ylim=limits(inside[f"ours_{metric}"]))
     return beyond
 
 
@@ -108,7 +108,7 @@ def panels_row(axes, numbers, cost, looks):
 
 @styled
 def panels(numbers, title):
-    """One line of panels a cost; without times there is one."""
+    """One line of panels per cost; without times there is one."""
     costs = [cost for cost in COSTS if numbers[cost].notna().all()]
     figure, axes = canvas(7, 2.6 * len(costs) + 1, nrows=len(costs), ncols=3, squeeze=False)
     looks = lines_of(methods_of(numbers))

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from rbue.report.rows import CONF, METHODS, ROWS
+from rbue.report.rows import CONF, METHODS
 
 OWN = sorted({path.stem for path in (CONF / "method").glob("*.yaml")} - set(METHODS))
 
@@ -36,7 +36,6 @@ COLOURS = Looks(
 )
 # Section 4.5 draws MC-DropReLU as stars, MC-Dropout as squares and Deep Ensemble as circles.
 MARKERS = Looks("Pvhd", single="X", mc_dropout="s", deep_ensemble="o", svi="D", rrelu="^", dropreLU="*")
-NAMES = {settings["method"]: label.split("(")[0] for label, settings in ROWS}
 METRICS = {"accuracy": "Accuracy (%)", "ece": "ECE", "nll": "NLL (nats)"}
 NEAR = {"accuracy": 5, "ece": 0.03, "nll": 0.3}  # this far apart two values always share a frame
 

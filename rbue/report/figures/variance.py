@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from rbue.report.claims import algebra
+from rbue.report.columns import Column, Grid, count, decimals, number, shown, times, words
 from rbue.report.figures.frames import count_text, picked
 from rbue.report.figures.style import (
     COLOURS,
@@ -21,12 +22,10 @@ from rbue.report.figures.style import (
     write_csv,
     write_text,
 )
-from rbue.report.grid import Grid
-from rbue.report.text import MISSING, count, decimals, shown
+from rbue.report.records import over_seeds
 
 Q = np.round(np.arange(0.05, 1, 0.05), 2)
 PAPERS_Q = (0.8, 0.85, 0.9, 0.95)
-HEADER = ["Exact", "Drawn", "The paper's formula", "Paper / exact", "Dropout", "Exact / dropout"]
 LINES = {  # column → (legend, keywords for plot)
     "paper": ("the paper's formula", {"color": "black", "linestyle": "--"}),
     "dropout": ("dropout at p = 1 − q", {"color": COLOURS["mc_dropout"], "linestyle": "-."}),
@@ -35,16 +34,11 @@ LINES = {  # column → (legend, keywords for plot)
 DRAWN = {"color": COLOURS["dropreLU"], "linestyle": "none", "marker": "o", "markersize": 4.5, "mfc": "white"}
 
 
-def ratio(value, base):
-    """`2.89×`; a layer whose inputs are never negative has none."""
-    return f"{value / base:.2f}×" if base else MISSING
-
-
 # --- over q -----------------------------------------------------------------------------------------------------------
 
 
 def over_q():
-    """One row a q: the same inputs, standard normal, through DropReLU and through dropout at p = 1 − q."""
+    """One row per q: the same inputs, standard normal, through DropReLU and through dropout at p = 1 − q."""
     x, rows = algebra.inputs(), []
     for q in Q:
         drawn = algebra.simulate(x, q, algebra.dropreLU)
@@ -94,25 +88,36 @@ def over_q_figure(frame):
 
 
 def over_q_grid(frame):
-    two = decimals(2)
-    rows = [
-        [
-            f"{row.q:g}",
-            two(row.closed),
-            f"{row.monte_carlo:.2f} ± {row.monte_carlo_se:.2f}",
-            two(row.paper),
-            ratio(row.paper, row.closed),
-            two(row.dropout),
-            ratio(row.closed, row.dropout),
-        ]
-        for row in frame[frame.q.isin(PAPERS_Q)].itertuples()
-    ]
-    header = ["q", *HEADER[:4], "Dropout, p = 1 − q", HEADER[-1]]
+    with_error = "{monte_carlo:.2f} ± {monte_carlo_se:.2f}".format_map
+    drawn = Column("monte_carlo", "Drawn", "", with_error, lambda cell: cell["monte_carlo"])
+    columns = [number("q", "q", "", "{:g}".format), *compared(decimals(2), drawn, "Dropout, p = 1 − q")]
     notes = [
         f"{algebra.INPUTS} inputs from N(0, 1), {algebra.DRAWS:,} draws; dropout on the same inputs, not scaled, as "
         "the paper has it. At q = 1 − p, where the paper proves DropReLU to vary more than dropout, it varies less."
     ]
-    return Grid("Variance of a DropReLU layer over q", [header, *rows], notes)
+    return Grid("Variance of a DropReLU layer over q", columns, frame[frame.q.isin(PAPERS_Q)].to_dict("records"), notes)
+
+
+def compared(text, drawn, dropout, of=""):
+    """Columns of the four variances, whose keys start with `of`, and of two ratios."""
+    closed, paper, other = (f"{of}{name}" for name in ("closed", "paper", "dropout"))
+    return [
+        number(closed, "Exact", "", text),
+        drawn,
+        number(paper, "The paper's formula", "", text),
+        ratio("Paper / exact", paper, closed),
+        number(other, dropout, "", text),
+        ratio("Exact / dropout", closed, other),
+    ]
+
+
+def ratio(header, above, below):
+    """`2.89×`; a layer whose inputs are never negative has none."""
+
+    def value(cell):
+        return cell[above] / cell[below] if cell[below] else None
+
+    return Column(header, header, "", lambda cell: times(value(cell)), value)
 
 
 def draw_over_q(out):
@@ -129,17 +134,15 @@ def draw_over_q(out):
 
 
 def load(network):
-    """One row a (run, layer) of every trained DropReLU network."""
-    frame = picked(network, lambda result: {"layers": result.get("variance")} if result.get("variance") else None)
-    parts = [pd.DataFrame(run.layers).assign(row=run.row, seed=run.seed) for run in frame.itertuples()]
+    """One row per (run, layer) of every trained DropReLU network."""
+    frame = picked(network, lambda result: {"layers": result.variance} if result.variance else None)
+    parts = [pd.DataFrame(map(vars, run.layers)).assign(row=run.row, seed=run.seed) for run in frame.itertuples()]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def layers(frame):
     """Mean over seeds, with n."""
-    groups = frame.groupby(["row", "site", "name"], sort=False)
-    values = ["closed", "paper", "monte_carlo", "dropout", "elements"]
-    return groups[values].mean().assign(n=groups.size()).reset_index()
+    return over_seeds(frame, ["row", "site", "name", "elements"], ["closed", "paper", "monte_carlo", "dropout"])
 
 
 BEHIND = {"dropout": ("dropout behind the rectifier, p = 1 − q", LINES["dropout"][1])}  # where networks have it
@@ -148,8 +151,8 @@ BEHIND = {"dropout": ("dropout behind the rectifier, p = 1 − q", LINES["dropou
 def layer_panel(axis, numbers, row):
     at = numbers.site + 1
     for column, (label, look) in (LINES | BEHIND).items():
-        axis.plot(at, numbers[column], label=label, **look)
-    axis.plot(at, numbers.monte_carlo, label="drawn", **DRAWN)
+        axis.plot(at, numbers[f"ours_{column}"], label=label, **look)
+    axis.plot(at, numbers.ours_monte_carlo, label="drawn", **DRAWN)
     axis.set(yscale="log", title=row)
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 3), numticks=6))
     axis.yaxis.set_major_formatter("{x:g}")
@@ -180,24 +183,19 @@ def size(value):
 def layers_grid(network, numbers):
     """Every layer of the paper's own comparison, q = 0.8 and p = 0.2, or of the lowest q there is."""
     row = "MC-DropReLU(0.8)" if "MC-DropReLU(0.8)" in set(numbers.row) else numbers.row.iloc[0]
-    header = ["Layer", "Elements", *HEADER]
-    rows = [
-        [
-            f"{layer.site + 1} {layer.name}",
-            count(layer.elements),
-            *map(size, (layer.closed, layer.monte_carlo, layer.paper)),
-            ratio(layer.paper, layer.closed),
-            size(layer.dropout),
-            ratio(layer.closed, layer.dropout),
-        ]
-        for layer in numbers[numbers.row == row].itertuples(index=False)
+    drawn = number("ours_monte_carlo", "Drawn", "", size)
+    columns = [
+        words("name", "Layer", text=lambda layer: f"{layer['site'] + 1} {layer['name']}"),
+        number("elements", "Elements", "", count),
+        *compared(size, drawn, "Dropout", of="ours_"),
     ]
     notes = [
         "Mean over the first 32 test images. Here dropout, p = 1 − q and not scaled, is behind the layer's rectifier, "
         "as networks have it, and not on its input, as in the paper's proof: which of the two varies more is up to the "
         "layer, DropReLU where the squares of the negative inputs outweigh those of the positive."
     ]
-    return Grid(f"Variance layer by layer: {network.title()}, {row}", [header, *rows], notes)
+    layers = numbers[numbers.row == row].to_dict("records")
+    return Grid(f"Variance layer by layer: {network.title()}, {row}", columns, layers, notes)
 
 
 def grids(network, paper_dir):

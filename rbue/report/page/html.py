@@ -6,12 +6,7 @@ import struct
 from html import escape
 from pathlib import Path
 
-from rbue.report.text import ANNOUNCED, MISSING
-
-# headers that go on the group before them
-FOLLOWERS = {"ours", "diff", "faster", "twin", "after", "foreign", *(name for name, _ in ANNOUNCED)}
-KINDS = {"paper": "paper", "printed": "paper"} | dict.fromkeys(["ours", "diff", "faster"], "ours")
-UNITS = {"s": 1, "min": 60, "h": 3600, "MiB": 1, "GiB": 1024}
+from rbue.report.columns import MISSING
 
 
 def element(tag, *children, **attributes):
@@ -39,46 +34,20 @@ def bullets(texts, **attributes):
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def columns(header):
-    """(group, name) of each column: `ECE: paper`, `ours` are ("ECE", "paper"), ("ECE", "ours")."""
-    found, group = [], ""
-    for text in header:
-        if text in FOLLOWERS:
-            found.append((group, text))
-        else:
-            group, _, name = text.partition(": ")
-            found.append((group, name))
-    return found
-
-
-def sort_value(text):
-    """The number a cell is sorted by, durations in seconds; None for words and for what is missing."""
-    text = text.replace("*", "").replace("−", "-").replace(",", "")
-    parts = re.findall(r"([\d.]+) (min|s|h|MiB|GiB)\b", text)
-    if parts:
-        return sum(float(value) * UNITS[unit] for value, unit in parts)
-    number = re.match(r"[-+]?\d+\.?\d*", text)
-    return float(number[0]) if number else None
-
-
 def classes(*names):
     return " ".join(filter(None, names)) or None
 
 
-def kind(name):
-    """What the page's switch shows and hides."""
-    return KINDS.get(name.split(",")[0])  # "ours, `matched`"
+def head_cell(column):
+    small = element("small", inline(column.name)) if column.name else ""
+    reads_from_left = None if column.value else "words"
+    return element("th", inline(column.group), small, scope="col", class_=classes(column.side, reads_from_left))
 
 
-def head_cell(group, name, words):
-    small = element("small", inline(name)) if name else ""
-    return element("th", inline(group), small, scope="col", class_=classes(kind(name), words))
-
-
-def body_cell(text, name, words):
-    value, missing = sort_value(text), "missing" if text == MISSING else None
-    shown = None if value is None or words else f"{value:g}"
-    return element("td", inline(text), class_=classes(kind(name), missing, words), data_value=shown)
+def body_cell(column, cell):
+    text, value = column.shown(cell), column.number(cell)
+    kind = classes(column.side, text == MISSING and "missing", None if column.value else "words")
+    return element("td", inline(text), class_=kind, data_value=None if value is None else f"{value:.10g}")
 
 
 def row_cell(text, place):
@@ -86,23 +55,15 @@ def row_cell(text, place):
     return element("th", inline(text), scope="row", data_value=place)
 
 
-def of_words(body):
-    """Of each column, "words" where it has some and no number: it reads from the left."""
-    texts = [[text for text in column if text != MISSING] for column in zip(*body, strict=True)]
-    return [None if not column or any(sort_value(text) is not None for text in column) else "words" for column in texts]
-
-
-def table(rows, caption, wide=False):
+def table(columns, cells, caption, wide=False):
     """A table in a frame that scrolls by itself: the page never does sideways. A wide one breaks its lines instead."""
-    header, *body = rows
-    names, words = columns(header), of_words(body)
+    named, *rest = columns
     lines = [
-        row_cell(line[0], place)
-        + "".join(body_cell(t, n, w) for t, (_, n), w in zip(line[1:], names[1:], words[1:], strict=True))
-        for place, line in enumerate(body)
+        row_cell(named.shown(cell), place) + "".join(body_cell(column, cell) for column in rest)
+        for place, cell in enumerate(cells)
     ]
     inner = element("caption", element("span", inline(caption)))
-    inner += element("thead", element("tr", *(head_cell(*c, w) for c, w in zip(names, words, strict=True))))
+    inner += element("thead", element("tr", *map(head_cell, columns)))
     inner += element("tbody", *(element("tr", line) for line in lines))
     frame = {"class_": classes("scroll", wide and "wide"), "tabindex": "0", "role": "region"}
     return element("div", element("table", inner), **frame, aria_label=plain(caption))
@@ -114,7 +75,8 @@ def plain(text):
 
 def grid(found):
     """A Grid with the sentences beneath it."""
-    return element("div", table(found.rows, found.title), element("p", inline(" ".join(found.notes)), class_="note"))
+    notes = element("p", inline(" ".join(found.notes)), class_="note")
+    return element("div", table(found.columns, found.cells, found.title), notes)
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

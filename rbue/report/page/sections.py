@@ -2,44 +2,27 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 
-from rbue.report import cells, claims, position
-from rbue.report.benchmark import COLUMNS as SPEED
-from rbue.report.benchmark import cells as speed_cells
-from rbue.report.benchmark import limit
-from rbue.report.cells import Table, commit
+from rbue.report import benchmark, cells, claims, position
+from rbue.report.columns import METHOD, MISSING, decimals, duration, number, words
 from rbue.report.figures import grids, networks, variance
-from rbue.report.figures.frames import row_of
 from rbue.report.page.html import bullets, details, element, grid, inline, paragraphs, picture, table
 from rbue.report.page.pictures import GENERAL, NETWORK
-from rbue.report.rows import ARCHS, DATASETS, LABELS
+from rbue.report.records import commit, records
+from rbue.report.rows import ARCHS, DATASETS, KNOB, LABELS, NAMES, ROWS
 from rbue.report.tables import by_network, side_by_side
-from rbue.report.text import (
-    MISSING,
-    announced,
-    arch_name,
-    by_arch,
-    columns_of,
-    coverage,
-    dataset_name,
-    decimals,
-    duration,
-    notes,
-    paper_text,
-    title,
-)
-from rbue.report.text import grid as text_grid
+from rbue.report.text import announced, arch_name, by_arch, columns_of, coverage, dataset_name, notes, title
 
 
 @dataclass(frozen=True)
 class Suite:
     """Everything the page is built from, computed once."""
 
-    results: list
+    runs: pd.DataFrame  # one row per run
     paper_dir: Path
     figures_dir: Path
     benchmarks_dir: Path
@@ -50,8 +33,9 @@ class Suite:
 
     @classmethod
     def of(cls, results, paper_dir, figures_dir, benchmarks_dir):
-        built = cells.build(results, paper_dir), position.build(results, paper_dir), claims.build(results, paper_dir)
-        return cls(results, Path(paper_dir), Path(figures_dir), Path(benchmarks_dir), *built, networks(results))
+        runs = records(results)
+        built = cells.build(runs, paper_dir), position.build(runs, paper_dir), claims.build(results, paper_dir)
+        return cls(runs, Path(paper_dir), Path(figures_dir), Path(benchmarks_dir), *built, networks(runs))
 
     @property
     def measured(self):
@@ -65,12 +49,12 @@ class Suite:
 
 def cards(suite):
     computed = Counter(entry.paper.status for entry in suite.ledger if entry.paper.by != "reading")
-    hardware = sorted({result.get("environment", {}).get("hardware") or "unknown" for result in suite.results})
+    hardware = sorted(set(suite.runs.hardware))
     found = [
         (f"{suite.measured} of 90", "cells of the paper's Tables 1–3 measured"),
         (f"{computed['supported']} of {computed.total()}", "claims that the paper's own numbers support in full"),
         (f"{computed['refuted']}", "claims that the paper's own numbers or algebra refute"),
-        (str(len(suite.results)), f"runs on {', '.join(hardware) or 'nothing yet'}"),
+        (str(len(suite.runs)), f"runs on {', '.join(hardware) or 'nothing yet'}"),
     ]
     items = [element("li", element("strong", inline(number)), element("span", inline(text))) for number, text in found]
     return element("ul", *items, class_="cards")
@@ -79,10 +63,17 @@ def cards(suite):
 # --- coverage ---------------------------------------------------------------------------------------------------------
 
 
-def coverage_line(place, found):
-    of_place = [", ".join(found.get((*place, label), [MISSING])) for label in LABELS]
-    done = sum(text != MISSING for text in of_place)
-    return [f"{dataset_name(place[0])}, {arch_name(place[1])}", f"{done} of {len(LABELS)}", *of_place]
+def coverage_cell(place, found):
+    measured = {label: ", ".join(found[*place, label]) for label in LABELS if (*place, label) in found}
+    name = f"{dataset_name(place[0])}, {arch_name(place[1])}"
+    return dict.fromkeys(LABELS, MISSING) | measured | {"row": name, "done": len(measured)}
+
+
+def coverage_columns():
+    """The paper's rows as columns, their knob beneath the method's name."""
+    knobs = {label: own.get(KNOB.get(own["method"]), "") for label, own in ROWS}
+    rows = [words(label, NAMES[own["method"]], str(knobs[label])) for label, own in ROWS]
+    return [words("row", "Network"), number("done", "Rows", "", f"{{}} of {len(LABELS)}".format), *rows]
 
 
 def coverage_section(suite):
@@ -92,13 +83,12 @@ def coverage_section(suite):
     found = {}
     for cell in measured.itertuples():
         found.setdefault((cell.dataset, cell.arch, cell.row), []).append(f"{cell.protocol} {cell.n}")
-    header = ["Network", "Rows", *(label.rstrip(")").replace("(", ": ") for label in LABELS)]
-    rows = [coverage_line(place, found) for place in places]
+    rows = [coverage_cell(place, found) for place in places]
     text = (
         f"{suite.measured} of the paper's 90 cells are measured. A cell says under which protocol and with how many "
         "seeds; a run counts only if all its settings are what the cell stands for."
     )
-    return paragraphs([text]) + table([header, *rows], "What is measured: protocol and number of seeds")
+    return paragraphs([text]) + table(coverage_columns(), rows, "What is measured: protocol and number of seeds")
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -113,47 +103,44 @@ def switch(name, legend, choices):
     return element("fieldset", element("legend", legend), *buttons)
 
 
-def arch_table(found: Table, arch, rows):
-    columns = columns_of(found)
-    caption = f"{dataset_name(found.dataset)}, {arch_name(arch)}, protocol `{found.protocol}`"
-    return table(text_grid(rows, columns), caption)
-
-
 def measured_table(found):
-    parts = [arch_table(found, arch, rows) for arch, rows in by_arch(found) if rows.n.any()]
-    size = details("What the paper announces and does not print: parameters, memory, test time", announced_table(found))
-    return element("h3", inline(title(found))) + paragraphs([coverage(found) + "."]) + "".join(parts) + size + details(
-        "How to read it, and where it was measured", bullets(notes(found))
-    )  # fmt: skip
-
-
-def announced_table(found):
-    return table(announced(found), f"{dataset_name(found.dataset)}, protocol `{found.protocol}`")
+    where = f"{dataset_name(found.dataset)}, {{}}protocol `{found.protocol}`"
+    parts = [
+        table(columns_of(found), rows.to_dict("records"), where.format(f"{arch_name(arch)}, "))
+        for arch, rows in by_arch(found)
+        if rows.n.any()
+    ]
+    size = "What the paper announces and does not print: parameters, memory, test time"
+    parts.append(details(size, table(*announced(found), where.format(""))))
+    parts.append(details("How to read it, and where it was measured", bullets(notes(found))))
+    return element("h3", inline(title(found))) + paragraphs([coverage(found) + "."]) + "".join(parts)
 
 
 def paper_only(suite):
     """The paper's numbers for networks of which nothing is measured, folded."""
-    printed = cells.paper_cells(suite.paper_dir)
+    printed = cells.paper_cells(suite.paper_dir).rename(columns={m: f"paper_{m}" for m in [*cells.PRINTED, "bold"]})
     done = {(t.dataset, arch) for t in suite.tables for arch, rows in by_arch(t) if rows.n.any()}
-    columns = [(f"paper_{m}", paper_text(m, text)) for m, text in PAPER_COLUMNS.items()]
-    parts = []
-    for (dataset, arch), rows in printed.groupby(["dataset", "arch"], sort=False):
-        if (dataset, arch) not in done:
-            named = rows.rename(columns={m: f"paper_{m}" for m in [*PAPER_COLUMNS, "bold"]})
-            body = text_grid(named, columns)[1:]
-            header = ["Method", "Accuracy, %", "ECE", "Training hours"]
-            parts.append(table([header, *body], f"{dataset_name(dataset)}, {arch_name(arch)}: the paper"))
+    parts = [
+        table(PAPER_ALONE, rows.to_dict("records"), f"{dataset_name(dataset)}, {arch_name(arch)}: the paper")
+        for (dataset, arch), rows in printed.groupby(["dataset", "arch"], sort=False)
+        if (dataset, arch) not in done
+    ]
     return details(f"The paper's numbers for {len(parts)} networks not measured yet", *parts) if parts else ""
 
 
-PAPER_COLUMNS = {"accuracy": decimals(2), "ece": decimals(2), "train_hours": decimals(1)}
+PAPER_ALONE = [
+    METHOD,
+    number("paper_accuracy", "Accuracy, %", "", decimals(2), bold="paper_bold"),
+    number("paper_ece", "ECE", "", decimals(2), bold="paper_bold"),
+    number("paper_train_hours", "Training hours", "", decimals(1), bold="paper_bold"),
+]
 
 
 def by_protocol(suite):
     """One network under its protocols: what the weight decay and the epochs do."""
     several = [item for item in by_network(suite.tables).items() if len(item[1]) > 1]
     return "".join(
-        table(side_by_side(protocols), f"{dataset_name(dataset)}, {arch_name(arch)}: by protocol")
+        table(*side_by_side(protocols), f"{dataset_name(dataset)}, {arch_name(arch)}: by protocol")
         for (dataset, arch), protocols in several
     )
 
@@ -162,10 +149,8 @@ def position_tables(suite):
     """Every protocol with a measured position; the paper's own rows alone where there is none."""
     measured = {protocol: frame for protocol, frame in suite.positions.items() if frame.n.any()}
     shown = measured or dict(list(suite.positions.items())[:1])
-    parts = [
-        table(position.grid(frame), f"Table 6 of the paper: position, protocol `{protocol}`")
-        for protocol, frame in shown.items()
-    ]
+    found = [position.grid(protocol, frame) for protocol, frame in shown.items()]
+    parts = [table(each.columns, each.cells, each.title) for each in found]
     return "".join(parts) + bullets(position.NOTES, class_="note") if parts else ""
 
 
@@ -218,14 +203,14 @@ def claim(entry):
 
 
 def claims_section(suite):
-    counted = [["Verdicts on", "Count"], *([what, count] for what, count in claims.text.counts(suite.ledger))]
+    counted = [{"what": what, "count": count} for what, count in claims.text.counts(suite.ledger)]
     filters = {"all": "all", **{status: status for status in STATUSES}}
     intro = claims.text.INTRO.split("\n\n")
     reading = bullets([" ".join(item.split()) for item in intro[1].removeprefix("- ").split("\n- ")])
     return "".join(
         [
             paragraphs(["Each claim as a question to numbers, the same to the paper's tables and to our runs."]),
-            table(counted, "Verdicts", wide=True),
+            table([words("what", "Verdicts on"), words("count", "Count")], counted, "Verdicts", wide=True),
             paragraphs(claims.text.short_training(suite.ledger)),
             details("How a verdict comes about", reading),
             switch("verdict", "Verdict on the paper's own numbers", filters),
@@ -263,19 +248,20 @@ def figures_section(suite):
 
 
 def speed_note(content):
+    commits = sorted({commit(row.get("commit"), row.get("changed")) for row in content["rows"]})
     return (
         "ms: of one training step, or of the whole test set's prediction. Speed-up: how many times as fast as the row "
-        f"named under over; below 1 is slower. Limit: {limit(content)}, a large matrix "
-        f"product. Measured at commit {', '.join(sorted({commit(row) for row in content['rows']}))}."
+        f"named under over; below 1 is slower. Limit: {benchmark.limit(content)}, a large matrix "
+        f"product. Measured at commit {', '.join(commits)}."
     )
 
 
 def speed_section(suite):
-    parts = []
+    parts, columns = [], [replace(benchmark.COLUMNS[0], group="Measure"), *benchmark.COLUMNS[1:]]
     for path in sorted(suite.benchmarks_dir.glob("*.json")):
         content = json.loads(path.read_text())
-        rows = [["Measure", *SPEED[1:]], *map(list, map(speed_cells, content["rows"]))]
-        parts.append(table(rows, f"{content['hardware']}: each group measured side by side in one run"))
+        caption = f"{content['hardware']}: each group measured side by side in one run"
+        parts.append(table(columns, benchmark.cells(content), caption))
         parts.append(element("p", inline(speed_note(content)), class_="note"))
         if path.with_suffix(".png").exists():
             caption = f"**{content['hardware']}**: how many times as fast, on a logarithmic axis."
@@ -286,32 +272,37 @@ def speed_section(suite):
 # --- where each number comes from -------------------------------------------------------------------------------------
 
 
-def run_line(result):
-    config, environment, scores = result["config"], result.get("environment") or {}, result["metrics"]
-    row, differs = row_of(config)
-    differing = "" if row else f" ({', '.join(f'{key}={value}' for key, value in differs.items())})"
-    return [
-        f"{dataset_name(config['dataset'])}, {arch_name(config['arch'])}, {row or config['method'] + differing}",
-        config["protocol"],
-        str(config["seed"]),
-        decimals(2)(100 * scores["accuracy"]),
-        decimals(4)(scores["ece"]),
-        duration(result["seconds"]["train"]),
-        *(str(environment.get(key) or MISSING) for key in ("hardware", "precision", "torch")),
-        commit(environment),
-        (result.get("finished") or MISSING)[:10],
-    ]
+def run_text(run):
+    """`CIFAR-10-C, ResNet-18, SVI`; a run of no row of the tables says what sets it apart."""
+    dataset = dataset_name(run["dataset"]) + ("-C" if run["corrupted"] else "")
+    moved = "" if pd.isna(run["position"]) or run["position"] == "all" else f"position={run['position']}"
+    name, apart = (run["method"], run["differs"]) if pd.isna(run["row"]) else (run["row"], moved)
+    return f"{dataset}, {arch_name(run['arch'])}, {name}" + (f" ({apart})" if apart else "")
 
 
-RUN = ["Run", "Protocol", "Seed", "Accuracy, %", "ECE", "Training"]
-RUN += ["Hardware", "Precision", "torch", "Commit", "Finished"]
+RUN = [
+    words("name", "Run", text=run_text),
+    words("protocol", "Protocol"),
+    number("seed", "Seed", "", str),
+    number("accuracy", "Accuracy, %", "", decimals(2)),
+    number("ece", "ECE", "", decimals(4)),
+    number("seconds", "Training", "", duration),
+    *(words(key, name) for key, name in (("hardware", "Hardware"), ("precision", "Precision"), ("torch", "torch"))),
+    words("commit", "Commit"),
+    words("finished", "Finished"),
+]
 
 
 def origin_section(suite):
-    """One line a run: which hardware, which commit, when."""
-    if not suite.results:
+    """One line per run: which hardware, which commit, when."""
+    if suite.runs.empty:
         return ""
-    return table([RUN, *map(run_line, suite.results)], f"All {len(suite.results)} runs this page is built from")
+    runs = suite.runs.sort_values("name").to_dict("records")
+    lines = [
+        run | {"seconds": run["result"].seconds.train, "finished": (run["result"].finished or MISSING)[:10]}
+        for run in runs
+    ]
+    return table(RUN, lines, f"All {len(lines)} runs this page is built from")
 
 
 SECTIONS = {  # anchor → (title, f(suite), HTML)

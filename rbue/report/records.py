@@ -1,0 +1,171 @@
+"""Results in, one tidy row per run out; and the mean over seeds. Tables, figures, claims and the page read these two.
+
+runs = records(collect("results/runs"))
+over_seeds(runs[runs.row == "SVI"], ["protocol", "dataset", "arch"], ["accuracy", "ece"])
+"""
+
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+
+from rbue.config import Run
+from rbue.report.rows import KNOB, METHODS, place
+
+NETWORK = ["protocol", "dataset", "arch"]
+KEY = [*NETWORK, "row"]
+SCORES = ["accuracy", "ece", "nll", "brier", "entropy"]
+MEASURES = [
+    *SCORES,
+    "train_seconds",
+    "time_ratio",
+    "parameters",
+    "peak_train_bytes",
+    "peak_evaluate_bytes",
+    "test_ms_per_image",
+]
+SHARED = {f.name for f in fields(Run)}
+FLAGS = ["corrupted", "listed", "shared", "by_step"]
+NUMBERS = [*MEASURES, "knob", "passes", "images"]
+COLUMNS = [*NETWORK, "corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "knob", "knobs"]
+COLUMNS += ["passes", "images", *MEASURES, "shared", "by_step", "machine", "hardware", "precision", "torch", "commit"]
+COLUMNS += ["result"]
+
+
+def records(results):
+    """One row per run, in the paper's order of methods, then by their knobs."""
+    rows = sorted(map(record, results), key=order)
+    frame = pd.DataFrame(rows, columns=COLUMNS)  # all columns, also where there is no run
+    frame = frame.astype(dict.fromkeys(FLAGS, bool) | dict.fromkeys(NUMBERS, float))
+    known = frame.dropna(subset="images").drop_duplicates("dataset").set_index("dataset").images
+    frame["images"] = frame.images.fillna(frame.dataset.map(known))  # the corrupted runs of format 1 do not say
+    frame["time_ratio"] = ratio_to(frame[(frame.row == "Single") & in_tables(frame)], frame, NETWORK)
+    return frame
+
+
+def record(result):
+    """One result; accuracy in percent, as in the paper."""
+    config, environment, seconds, memory = result.config, result.environment, result.seconds, result.peak_memory_bytes
+    row, differs = place(config)
+    papers = config["method"] in METHODS
+    return {
+        "protocol": config["protocol"],
+        "dataset": config["dataset"].removesuffix("_c"),
+        "arch": config["arch"],
+        "corrupted": config["dataset"].endswith("_c"),
+        "seed": config["seed"],
+        "name": result.name,
+        "row": row,
+        "position": config.get("position") if papers else None,
+        "listed": row is not None and not differs,  # as a row of the tables, or a position of one
+        "differs": ", ".join(f"{key}={value}" for key, value in differs.items()),
+        "method": config["method"],
+        "knob": config.get(KNOB.get(config["method"])),
+        "knobs": {key: value for key, value in config.items() if key not in SHARED},
+        "passes": result.passes,
+        "images": result.images,
+        **{score: result.metrics.get(score) for score in SCORES},
+        "accuracy": 100 * result.metrics["accuracy"],
+        "train_seconds": seconds.train if seconds.alone is None else seconds.alone,  # with the GPU to itself, if known
+        "parameters": result.parameters,
+        "peak_train_bytes": memory.train if packed(result) == 1 else None,  # an equal share compares nothing
+        "peak_evaluate_bytes": memory.evaluate,
+        "test_ms_per_image": result.test_ms_per_image,
+        "shared": packed(result) > 1 and seconds.alone is None,  # an equal share says little of its own cost
+        "by_step": seconds.alone not in (None, seconds.train),
+        "machine": machine(result),
+        **{key: getattr(environment, key) or "unknown" for key in ("hardware", "precision", "torch")},
+        "commit": commit(environment.commit, environment.changed),
+        "result": result,
+    }
+
+
+def order(run):
+    """Sorts runs. Knobs compare as values: s=2 comes before s=10."""
+    papers = run["method"] in METHODS
+    rank = METHODS.index(run["method"]) if papers else len(METHODS)
+    knobs = [run["knob"] or 0] if papers else run["knobs"].values()
+    sizes = [(0, value, "") if isinstance(value, int | float) else (1, 0, str(value)) for value in knobs]
+    return rank, run["method"], sizes, run["dataset"], run["arch"], run["seed"], run["name"]
+
+
+def packed(result):
+    """How many networks shared the GPU in training."""
+    return max((training.packed for training in result.trainings), default=1)
+
+
+def machine(result):
+    """Where and how its networks were trained; the evaluation's engine is another one for a network without noise."""
+    parts = result.trainings or [result.environment]
+    return str(sorted({f"{part.hardware}, {part.engine}" for part in parts}))
+
+
+def commit(name, changed):
+    return f"`{(name or 'unknown')[:10]}`{' with changes' if changed else ''}"
+
+
+# --- which runs -------------------------------------------------------------------------------------------------------
+
+
+def everywhere(runs):
+    """Which runs have their noise in every layer, or have none that can be placed."""
+    return runs.position.isna() | (runs.position == "all")
+
+
+def in_tables(runs):
+    """Which runs feed Tables 1-3."""
+    return runs.listed & ~runs.corrupted & everywhere(runs)
+
+
+def most_passes(runs, key):
+    """Of two evaluations of one network, one with fewer samples, the other."""
+    passes = runs.passes.fillna(0)
+    return runs[passes == passes.groupby([runs[name] for name in key]).transform("max")]
+
+
+# --- over seeds -------------------------------------------------------------------------------------------------------
+
+
+def over_seeds(frame, key, values):
+    """n, the mean `ours_*` and the standard deviation `std_*` (ddof 1) of each key, in the order they come.
+
+    The mean within a seed comes first: one network evaluated twice is not two seeds. A run without a value empties the
+    cell: no silent mean over fewer seeds.
+    """
+    key, values = list(key), list(values)
+    within = whole(frame.groupby([*key, "seed"], sort=False, dropna=False)[values])[0]
+    mean, std, n = whole(within.groupby(key, sort=False, dropna=False))
+    parts = [n.rename("n"), mean.add_prefix("ours_"), std.add_prefix("std_")]
+    return pd.concat(parts, axis=1).reset_index()
+
+
+def whole(groups):
+    """Mean, deviation and size of each group; both are empty where a value is missing."""
+    size, count = groups.size(), groups.count()
+    complete = count.eq(size, axis=0)
+    return groups.mean().where(complete), groups.std().where(complete), size
+
+
+def ratio_to(base, runs, key):
+    """Training time over the base's mean with the same key on the same machine; NaN where there is none.
+
+    Networks trained side by side on one GPU have equal shares of its time, whatever each costs: no base for a ratio.
+    """
+    key = [*key, "machine"]
+    usual = base[~base.shared].groupby(key, as_index=False).train_seconds.mean()
+    seconds = runs[key].merge(usual, on=key, how="left").train_seconds.to_numpy()
+    return (runs.train_seconds / seconds).where(~runs.shared)
+
+
+# --- over pairs of samples --------------------------------------------------------------------------------------------
+
+
+def pairs(matrix):
+    """The values above the diagonal: each pair once."""
+    return np.asarray(matrix)[np.triu_indices(len(matrix), 1)]
+
+
+def over_pairs(matrices):
+    """Mean and maximum of each measure over the six pairs of four samples (Section 4.4.1)."""
+    values = {measure: pairs(matrices[measure]) for measure in ("jsd", "dis")}
+    return {f"{kind}_{m}": float(f(v)) for m, v in values.items() for kind, f in (("mean", np.mean), ("max", np.max))}

@@ -1,0 +1,252 @@
+"""result.json of any age is read, or named with what is wrong; a new setting with a neutral value renames nothing."""
+
+import copy
+import filecmp
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial, reduce
+from itertools import product
+from operator import getitem
+from pathlib import Path
+
+import made_up
+import pytest
+
+from rbue import results, schema
+from rbue.config import Refused, name_of
+from rbue.report import position, tables
+from rbue.report.cells import build
+from rbue.report.claims import build as build_claims
+from rbue.report.claims import markdown
+from rbue.report.claims.numbers import our_frames
+from rbue.report.figures import corruptions, framework, grids, networks, reliability, samples
+from rbue.report.records import records
+
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "results" / "paper"
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import migrate  # noqa: E402
+
+# --- what is no result ------------------------------------------------------------------------------------------------
+
+DEEP = json.loads("[" * 900 + "]" * 900)
+ODD = ["text", None, [], {}, float("nan"), True, -1.5, [["x"]], {"a": None}, DEEP]
+
+
+def whole():
+    content = made_up.analysed("MC-DropReLU(0.8)")
+    return content | {
+        "corruptions": made_up.corrupted("SVI", types=["fog"])["corruptions"],
+        "trainings": [{"packed": 4}],
+    }
+
+
+def places(content, where=()):
+    """The path of every value."""
+    yield where
+    if isinstance(content, dict | list):
+        for key in content if isinstance(content, dict) else range(min(len(content), 2)):
+            yield from places(content[key], (*where, key))
+
+
+def at(content, where):
+    return reduce(getitem, where, content)
+
+
+def mutated(content, where, value):
+    content = copy.deepcopy(content)
+    at(content, where[:-1])[where[-1]] = value
+    return content
+
+
+def test_a_mutated_file_is_read_or_refused_and_what_is_read_can_be_told(tmp_path):
+    path = tmp_path / "result.json"
+    for where in [place for place in places(whole()) if place]:
+        for value in ODD:
+            path.write_text(json.dumps(mutated(whole(), where, value)))
+            try:
+                records([schema.read(path)])
+            except Refused as refused:
+                assert str(refused).startswith(f"{path} is not a result of this suite ("), (where, value)
+
+
+def show(runs):
+    """Every number that the tables beside figures and the claims take from a run."""
+    our_frames(runs.result)
+    for network in networks(runs):
+        assert all(grid.rows for grid in grids(network, PAPER))
+        for load in (samples.load, corruptions.load, framework.load, partial(reliability.load, key="rejection")):
+            load(network)
+        if len(bins := reliability.load(network, "reliability")):
+            reliability.bins(bins)
+
+
+def test_what_is_read_of_a_mutated_file_can_be_shown(tmp_path):
+    """Lists and objects that are empty or gone."""
+    inside = [place for place in places(whole()) if place and isinstance(at(whole(), place), dict | list)]
+    for where, value in product(inside, ([], {}, None)):
+        with suppress(Refused):
+            results.write(tmp_path / "result.json", mutated(whole(), where, value))
+            show(records([schema.read(tmp_path / "result.json")]))
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "says"),
+    [
+        (["metrics", "accuracy"], "0.95", "metrics.accuracy is '0.95', not a number"),
+        (["metrics", "accuracy"], None, "metrics.accuracy is None, not a number"),
+        (["metrics", "ece"], float("nan"), "metrics.ece is nan, not a number"),
+        (["metrics"], [], "metrics is [], not an object"),
+        (["seconds"], None, "seconds is None, not an object"),
+        (["config"], ["single"], "config is ['single'], not an object"),
+        (["config", "seed"], 1.5, "config.seed is 1.5, not a whole number"),
+        (["config", "q"], "much", "config.q is 'much', not a number"),
+        (["config", "dataset"], DEEP, "config.dataset is"),
+        (["trainings"], {}, "trainings is {}, not a list"),
+        (["by_samples", "ece"], [], "by_samples has columns of different length"),
+        (["diversity", "dis", 0], [], "diversity has columns of different length"),
+        (["diversity", "jsd"], DEEP, "diversity.jsd is"),
+        (["reliability", "count", 0], 0.5, "reliability.count is 0.5, not a whole number"),
+        (["corruptions", "types", "fog", 0], None, "corruptions.types.fog is None, not an object"),
+    ],
+)
+def test_collecting_names_what_is_wrong_with_a_file_and_goes_on(where, value, says, tmp_path, capsys):
+    good = made_up.result("Single")
+    made_up.write(tmp_path, [good, mutated(whole(), where, value)])
+    assert [found.name for found in results.collect(tmp_path)] == [good["name"]]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("left out: ") and says in line
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "nul", "[" * 100_000, "\xff"])
+def test_what_is_no_json_object_is_named(text, tmp_path):
+    (tmp_path / "result.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(Refused, match="is not a result of this suite"):
+        schema.read(tmp_path / "result.json")
+
+
+# --- format 1 ---------------------------------------------------------------------------------------------------------
+
+
+def of_format_1(label, made=made_up.result, **more):
+    """As it was written before: precision=auto, samples of methods that take none, no number of images."""
+    content = made(label, **more)
+    config = content["config"] | {"precision": "auto", "samples": 100}
+    members = 4 if label == "Deep Ensemble(4)" else 1
+    trainings = [{"name": f"member {k}", "hardware": "NVIDIA H200", "seconds": 9.0} for k in range(members)]
+    old = {key: value for key, value in content.items() if key != "images"}
+    counts = {"count": [0, 400, 9600], "confidence": [None, 0.5, 0.9], "accuracy": [None, 0.4, 0.95]}
+    reliability = {} if "corruptions" in content else {"reliability": counts}
+    return old | {"format": 1, "name": name_of(config), "config": config, "trainings": trainings} | reliability
+
+
+def of_all_kinds():
+    at = ("cifar10", "matched", "vgg13")
+    plain = [of_format_1(label, where=at) for label in ("Single", "Deep Ensemble(4)")]
+    dropout = of_format_1("MC-Dropout(0.2)", where=at, placement="block")
+    return [*plain, dropout, of_format_1("SVI", made=made_up.corrupted, where=at, samples=20)]
+
+
+def files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def collected(folder):
+    return {found.name: replace(found, folder=None) for found in results.collect(folder)}
+
+
+def test_an_old_result_has_what_it_lacks_absent_and_its_settings_as_they_were_used():
+    single, ensemble, dropout, shifted = made_up.read(of_all_kinds())
+    assert single.format == schema.FORMAT and "samples" not in single.config and "samples" in shifted.config
+    assert {r.config["precision"] for r in (single, ensemble, dropout, shifted)} == {"bf16"}
+    assert dropout.config["placement"] == "last"  # VGG-13 has no blocks
+    assert (single.images, shifted.images, single.peak_memory_bytes.train, single.seconds.alone) == (
+        10_000,
+        *[None] * 3,
+    )
+    assert [part.name.split("-")[2] for part in ensemble.trainings] == ["seed0", "seed1", "seed2", "seed3"]
+
+
+def test_migrating_renames_each_run_once_and_changes_nothing_that_is_read(tmp_path, capsys):
+    made_up.write(tmp_path, of_all_kinds())
+    (tmp_path / of_all_kinds()[0]["name"] / "predictions.npz").write_bytes(b"moves along")
+    before = collected(tmp_path)
+    migrate.main(["--results", str(tmp_path)])
+    assert collected(tmp_path) == before and len(before) == 4
+    assert {str(path.parent) for path in files(tmp_path) if path.name == "result.json"} == set(before)
+    assert (tmp_path / made_up.read(of_all_kinds())[0].name / "predictions.npz").read_bytes() == b"moves along"
+    once = files(tmp_path)
+    migrate.main(["--results", str(tmp_path)])
+    assert files(tmp_path) == once
+    assert [line.split(": ")[1] for line in capsys.readouterr().out.splitlines()] == [
+        f"{count} results brought to format {schema.FORMAT}" for count in (4, 0)
+    ]
+
+
+def test_migrating_onto_an_occupied_name_is_named_and_leaves_both_alone(tmp_path, capsys):
+    (old,) = of_all_kinds()[:1]
+    made_up.write(tmp_path, [old])
+    target = tmp_path / made_up.read([old])[0].name
+    results.write(target / "failed.json", {"reason": "another's"})
+    before = files(tmp_path)
+    migrate.main(["--results", str(tmp_path)])
+    said = capsys.readouterr()
+    assert f"{tmp_path / old['name'] / 'result.json'} stays as it is: {target} is there already" in said.err
+    assert "0 results" in said.out and files(tmp_path) == before
+
+
+# --- a new setting ----------------------------------------------------------------------------------------------------
+
+WITH_A_NEW_SETTING = """
+import sys
+from dataclasses import make_dataclass, replace
+from pathlib import Path
+
+conf, out = map(Path, sys.argv[1:])
+from rbue import config
+for name, known in config.SCHEMAS.items():
+    config.SCHEMAS[name] = make_dataclass(known.__name__, [("blur", int, config.training(neutral=0))], bases=(known,))
+from rbue.report import rows
+rows.CONF = conf
+sys.path.insert(0, "tests")
+from test_schema import write_reports
+from rbue.results import collect
+
+found = collect("results/runs")
+write_reports(found, out)
+for result in found:
+    usual = rows.canonical(*(result.config[key] for key in ("dataset", "protocol", "method")))
+    run = replace(usual, **result.config)
+    assert run.blur == 0 and run.name == result.name == config.name_of(result.config), result.name
+    other = replace(run, blur=3)
+    assert other.name != run.name and other.training_name != run.training_name and "blur3" in other.name
+    assert rows.place(other.identity)[1].get("blur") == 3
+"""
+
+
+def write_reports(found, out):
+    """Every table and the claims."""
+    runs = records(found)
+    for table in build(runs, PAPER):
+        tables.write(table, out)
+    for protocol, cells in position.build(runs, PAPER).items():
+        position.write(protocol, cells, out)
+    (out / "claims.md").write_text(markdown(build_claims(found, PAPER)))
+
+
+def test_a_new_setting_with_a_neutral_value_changes_no_name_and_no_byte(tmp_path):
+    write_reports(results.collect(ROOT / "results" / "runs"), tmp_path)
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    with (tmp_path / "conf" / "config.yaml").open("a") as file:
+        file.write("\nblur: 0\n")
+    command = [sys.executable, "-c", WITH_A_NEW_SETTING, tmp_path / "conf", tmp_path / "new"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    written = sorted(path.relative_to(tmp_path / "new") for path in (tmp_path / "new").rglob("*.*"))
+    assert len(written) > 30 and Path("claims.md") in written
+    assert filecmp.cmpfiles(tmp_path, tmp_path / "new", written, shallow=False) == (written, [], [])
