@@ -12,17 +12,21 @@ from pathlib import Path
 import made_up
 import numpy as np
 import pytest
+from scipy import stats
 
+from rbue.predictions import Predictions
 from rbue.report.claims import algebra, build, markdown
+from rbue.report.claims.checks import CONDITION, aside, each, on_par, unaffected
 from rbue.report.claims.ledger import load
 from rbue.report.claims.numbers import IMAGES, Numbers, our_frames, paper_frame
 from rbue.report.claims.predicates import PREDICATES
 from rbue.report.claims.rules import balance, decide, degree, each_part, every
 from rbue.report.claims.scopes import C10, EVERYWHERE, P2, P5, Q8, Q95, RRELU, SINGLE, SVI, VARIED
 from rbue.report.claims.text import verdict_text
-from rbue.report.claims.values import Value, binomial
+from rbue.report.claims.values import Value, binomial, holm
 from rbue.report.rows import LABELS, PROPOSED, ROWS, canonical
 from rbue.results import collect
+from rbue.schema import parse, read
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "results" / "paper"
@@ -216,8 +220,16 @@ def corrupted(label, eces, types=19, **more):
     return result(label, **more) | {"corruptions": {"source": "generated", "types": levels_of}}
 
 
+def typed(results):
+    return [parse(entry) if isinstance(entry, dict) else entry for entry in results]
+
+
+def frames_of(results):
+    return our_frames(typed(results))
+
+
 def ours(claim, results, protocol="matched"):
-    return next(entry for entry in build(results, PAPER) if entry.id == claim).ours[protocol]
+    return next(entry for entry in build(typed(results), PAPER) if entry.id == claim).ours[protocol]
 
 
 def test_a_claim_is_supported_when_every_cell_is_there_and_wins():
@@ -250,7 +262,7 @@ def test_a_difference_within_noise_is_a_tie():
 
 def test_seeds_that_scatter_make_the_error_larger_and_are_counted():
     runs = [result(Q95, accuracy=a, seed=seed) for seed, a in enumerate((0.93, 0.95, 0.97))]
-    frame = our_frames([*runs, result(P2)])["matched"]
+    frame = frames_of([*runs, result(P2)])["matched"]
     cell = frame[(frame.row == Q95) & (frame.metric == "accuracy")].iloc[0]
     assert cell.n == 3 and cell.value == pytest.approx(95)
     assert cell.se == pytest.approx(np.hypot(2 / np.sqrt(3), 0.218), rel=0.01)
@@ -259,7 +271,7 @@ def test_seeds_that_scatter_make_the_error_larger_and_are_counted():
 
 def test_a_network_evaluated_twice_is_one_seed():
     twice = [result(Q95), result(Q95, corruptions="generated")]
-    frame = our_frames(twice)["matched"]
+    frame = frames_of(twice)["matched"]
     assert (frame.n == 1).all()
 
 
@@ -270,18 +282,18 @@ def test_of_two_corrupted_evaluations_the_one_with_more_samples_counts():
         )
         for n, accuracy in ((20, 0.8), (100, 0.9))
     )
-    alone, both = (our_frames(runs)["matched"].set_index("metric").value for runs in ([many], [few, many]))
+    alone, both = (frames_of(runs)["matched"].set_index("metric").value for runs in ([many], [few, many]))
     assert "accuracy@1" in alone.index and alone.equals(both)
-    assert not our_frames([few])["matched"].set_index("metric").value.equals(alone)
+    assert not frames_of([few])["matched"].set_index("metric").value.equals(alone)
 
 
 def test_a_shortened_run_decides_nothing():
-    assert our_frames([result(Q95, epochs=2)]) == {}
+    assert frames_of([result(Q95, epochs=2)]) == {}
 
 
 def test_times_of_another_machine_are_left_out():
     runs = [result(SINGLE), result(Q8), result(Q95, seconds=9.0, hardware="laptop")]
-    numbers = Numbers.of(our_frames(runs)["matched"])
+    numbers = Numbers.of(frames_of(runs)["matched"])
     assert all((*C10, row, "time") in numbers.values for row in (SINGLE, Q8))
     assert (*C10, Q95, "time") not in numbers.values
     assert (*C10, Q95, "accuracy") in numbers.values
@@ -326,7 +338,7 @@ def test_medians_are_over_all_19_corruptions_or_not_at_all():
 def test_a_corrupted_test_set_brings_no_clean_numbers():
     run = corrupted(Q95, [0.1] * 5)
     run["config"] |= {"dataset": "cifar10_c", "corruptions": "generated"}
-    assert set(our_frames([run])["matched"].metric) == {f"{m}@{s}" for m in ("accuracy", "ece") for s in range(1, 6)}
+    assert set(frames_of([run])["matched"].metric) == {f"{m}@{s}" for m in ("accuracy", "ece") for s in range(1, 6)}
 
 
 def test_parameters_are_counted_where_the_paper_prints_none():
@@ -360,11 +372,110 @@ def test_the_same_predicate_on_the_papers_numbers_as_ours_gives_the_same_counts(
         assert counts == re.findall(r"\d+ win / \d+ tie / \d+ loss of \d+", verdict.evidence)
 
 
+# --- paired over images, corrected for many ---------------------------------------------------------------------------
+
+
+def kept(folder, entry, right, confidence=0.95):
+    """The same result, read back with predictions that are right on these images."""
+    label = np.arange(len(right)) % 10
+    columns = {"label": label, "predicted": np.where(right, label, (label + 1) % 10)}
+    columns |= dict.fromkeys(("brier", "entropy", "sample_entropy"), np.zeros(len(right)))
+    sure = np.full(len(right), confidence)
+    stored = Predictions(**columns, confidence=sure, true_probability=np.where(right, sure, 0.01))
+    path = write_results(folder, [entry | {"metrics": entry["metrics"] | {"accuracy": float(right.mean())}}])
+    with open(path / entry["name"] / "predictions.npz", "wb") as file:
+        stored.save(file)
+    return read(path / entry["name"] / "result.json")
+
+
+def right_but(*wrong, images=10_000):
+    right = np.ones(images, bool)
+    for images_of in wrong:
+        right[images_of] = False
+    return right
+
+
+HARD = slice(0, 500)  # what every network gets wrong
+BETTER_AND_WORSE = right_but(slice(0, 440), slice(1000, 1020)), right_but(HARD)  # 60 mended, 20 spoilt: +0.40 pp
+
+
+def test_what_is_a_tie_unpaired_is_told_apart_on_the_same_images(tmp_path):
+    names = zip((Q95, Q8), BETTER_AND_WORSE, strict=True)
+    runs = [kept(tmp_path / label, result(label), right) for label, right in names]
+    paired, unpaired = ours("P9", runs), ours("P9", [replace(run, folder=None) for run in runs])
+    assert "0 win / 1 tie / 0 loss of 1 (+0.40 pp)" in unpaired.evidence and unpaired.judged == "unpaired"
+    assert "1 win / 0 tie / 0 loss of 1 (+0.40 pp)" in paired.evidence and paired.judged == "paired over images"
+    assert "(n = 1, paired over images)" in verdict_text(paired)
+    mixed = ours("P9", [runs[0], replace(runs[1], folder=None)])
+    assert mixed.evidence == unpaired.evidence and mixed.judged == "unpaired"
+
+
+def test_the_paired_error_is_that_of_the_images_that_differ(tmp_path):
+    names = zip((Q95, Q8), BETTER_AND_WORSE, strict=True)
+    runs = [kept(tmp_path / label, result(label), right) for label, right in names]
+    numbers = Numbers.of(our_frames(runs)["matched"])
+    gap = numbers.values[(*C10, Q95, "accuracy")] - numbers.values[(*C10, Q8, "accuracy")]
+    assert gap.error == pytest.approx(100 * np.sqrt(80) / 10_000, rel=0.05)
+    assert gap.p == pytest.approx(2 * stats.norm.sf(gap.mean / gap.error))
+
+
+def test_seeds_that_scatter_count_when_paired_too(tmp_path):
+    """Nothing but seeds differs: q = 0.95 is right on 9,400, 9,500 and 9,600 images."""
+    own = [right_but(slice(0, n)) for n in (600, 500, 400)]
+    runs = [kept(tmp_path / str(k), result(Q95, seed=k), right) for k, right in enumerate(own)]
+    runs += [kept(tmp_path / f"q{k}", result(Q8, seed=k), right_but(slice(0, 580))) for k in range(3)]
+    numbers = Numbers.of(our_frames(runs)["matched"])
+    gap = numbers.values[(*C10, Q95, "accuracy")] - numbers.values[(*C10, Q8, "accuracy")]
+    assert gap.error == pytest.approx(1 / np.sqrt(3), rel=0.05) and gap.sampling.freedom == pytest.approx(2, rel=0.1)
+    assert (gap.sign, ours("P9", runs).seeds) == (0, "n = 3")
+
+
+def test_holms_correction_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == [True, False, False, True]  # .005 ≤ .05/4, .01 ≤ .05/3, .03 > .05/2
+    assert holm([0.05]) == [True] and holm([]) == []
+
+
+def many(gap, count=20):
+    """Places where q = 0.95 is better than q = 0.8 by this much of a standard error, one of them by ten."""
+    places = [("made up", str(k)) for k in range(count)]
+    means = {place: gap if k else 10 for k, place in enumerate(places)}
+    values = {(*p, Q95, "accuracy"): Value(m, se=1.0) for p, m in means.items()}
+    values |= {(*p, Q8, "accuracy"): Value(0.0) for p in places}
+    return Numbers(values, dict.fromkeys(values, 1)), places
+
+
+@pytest.mark.parametrize(("gap", "counts", "undone"), [(2.2, "1 win / 19 tie", 19), (4.0, "20 win / 0 tie", 0)])
+def test_of_many_comparisons_in_a_claim_only_what_survives_the_correction_counts(gap, counts, undone):
+    numbers, places = many(gap)
+    verdict = decide(PREDICATES["P9"].check(numbers, places), PREDICATES["P9"].rule, numbers)
+    assert counts in verdict.evidence
+    assert verdict.judged == "unpaired" + (f", {undone} undone by the correction" if undone else "")
+
+
+def test_where_no_difference_is_the_claim_the_correction_speaks_for_it():
+    numbers, places = many(2.2)
+    for judge in (on_par, unaffected):
+        worse = each([Q8], [Q95], "accuracy", judge=judge, words=CONDITION)
+        small = Numbers({key: replace(v, mean=v.mean / 5, se=v.se / 5) for key, v in numbers.values.items()}, numbers.n)
+        assert "19 yes / 1 no of 20" in decide(worse(small, places), degree, small).evidence
+        coarse = decide(worse(numbers, places), degree, numbers).evidence
+        assert "19 unclear / 1 no of 20" in coarse
+
+
+def test_evidence_beside_the_verdict_and_printed_numbers_are_not_corrected():
+    numbers, places = many(2.2)
+    beside = decide(aside(each([Q95], [Q8], "accuracy"))(numbers, places), every, numbers)
+    assert "20 win" in beside.evidence and beside.judged == ""
+    printed = Numbers({key: replace(v, half=0.005) for key, v in numbers.values.items()}, numbers.n)
+    found = decide(each([Q95], [Q8], "accuracy")(printed, places), every, printed)
+    assert "20 win" in found.evidence and found.judged == ""
+
+
 # --- the page and the command -----------------------------------------------------------------------------------------
 
 
 def test_the_page_counts_at_the_top_and_has_a_row_a_claim():
-    page = markdown(build([result(SINGLE)], PAPER))
+    page = markdown(build(typed([result(SINGLE)]), PAPER))
     assert "| The paper's own numbers, 47 claims computed | 10 supported, 18 partly, 13 refuted, 6 undecided |" in page
     rows = [line for line in page.splitlines() if re.match(r"\| [TAFBDPX]\d+ \|", line)]
     assert len(rows) == 58 and {row.count(" | ") for row in rows} == {4}
@@ -372,7 +483,7 @@ def test_the_page_counts_at_the_top_and_has_a_row_a_claim():
 
 
 def test_a_shorter_training_than_the_papers_is_named_beside_its_verdicts():
-    short, full = (markdown(build([result(SINGLE, protocol=p)], PAPER)) for p in ("fast", "matched"))
+    short, full = (markdown(build(typed([result(SINGLE, protocol=p)]), PAPER)) for p in ("fast", "matched"))
     assert "Protocol `fast` trains for 30 epochs, the paper for 200" in short
     assert "the paper for 200" not in full
 
@@ -398,7 +509,7 @@ def test_the_command_writes_the_same_bytes_twice_without_torch_or_paths(tmp_path
     said = run_command(write_results(tmp_path / "a", runs), tmp_path / "one.md")
     page = (tmp_path / "one.md").read_text()
     random.Random(0).shuffle(runs)
-    assert page == markdown(build(runs, PAPER))
+    assert page == markdown(build(typed(runs), PAPER))
     assert str(tmp_path) not in page and str(ROOT) not in page
     assert "10 supported, 18 partly, 13 refuted, 6 undecided" in said
 

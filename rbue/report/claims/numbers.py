@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from rbue.report.cells import machine, shared, training_seconds
+from rbue.report.claims import sampling
 from rbue.report.claims.values import Value, binomial
 from rbue.report.rows import ARCHS, DATASETS, ROWS, by_protocol, place
 
@@ -36,7 +37,8 @@ class Numbers:
     @classmethod
     def of(cls, frame):
         keys = list(frame[CELL].itertuples(index=False, name=None))
-        values = [Value(*row) for row in frame[["value", "half", "se"]].itertuples(index=False, name=None)]
+        columns = [name for name in ("value", "half", "se", "sampling") if name in frame]  # the paper has no sampling
+        values = [Value(*row) for row in frame[columns].itertuples(index=False, name=None)]
         return cls(dict(zip(keys, values, strict=True)), dict(zip(keys, frame.n, strict=True)))
 
     @property
@@ -136,11 +138,14 @@ def most_samples(records):
 
 def over_seeds(records):
     """First within a seed, so that one network evaluated twice does not count as two."""
-    seeds = records.groupby([*CELL, "seed"], as_index=False)[["value", "noise"]].mean()
+    evaluations = records.groupby([*CELL, "seed"])
+    seeds = evaluations[["value", "noise"]].mean()
+    seeds["sampling"] = [sampling.of_seed(list(group)) for _, group in evaluations.sampling]
     groups = seeds.groupby(CELL)
     n, spread = groups.size(), groups["value"].std().fillna(0.0)
     frame = pd.DataFrame({"value": groups["value"].mean(), "half": 0.0, "n": n})
     frame["se"] = np.hypot(groups["noise"].mean(), spread / np.sqrt(n))
+    frame["sampling"] = [sampling.of_cell(group.value, group.sampling) for _, group in groups]
     return frame.reset_index()
 
 
@@ -158,9 +163,11 @@ def our_records(result):
     where["machine"] = machine(result)
     where["passes"] = result.get("passes") or 1
     scores = {} if dataset != config["dataset"] else clean(result)  # cifar10_c brings its corruptions alone
+    sampled = sampling.of_run(result) if dataset == config["dataset"] else {}
     scores |= diversity(result) | corrupted(result)
     for name in names(row):
         for record in metrics_of(where | {"row": name}, scores, IMAGES.get(dataset)):
+            record |= {"sampling": sampled.get(record["metric"])}
             yield record | ({"noise": jsd_noise(result)} if kind(record["metric"]) == "jsd" else {})
 
 
