@@ -70,7 +70,7 @@ def scores(predictions, bins=30):
 
 
 def listing(results, *names):
-    """One line a run that kept its predictions: its name and these scores."""
+    """One line per run that kept its predictions: its name and these scores."""
     kept = [(result, scores(result.predictions)) for result in results if result.predictions]
     return "\n".join(result.name + "".join(f"  {name} {s[name]:.4f}" for name in names) for result, s in kept)
 

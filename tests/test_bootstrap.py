@@ -136,7 +136,7 @@ def test_the_error_is_that_of_scipys_paired_bootstrap(metric):
 def test_what_both_sides_share_cancels():
     a, b = two_runs()
     gap = replicates(a)["accuracy"] + replicates(a)["accuracy"] * -1
-    assert gap.error == pytest.approx(1 / IMAGES)  # half an image a side
+    assert gap.error == pytest.approx(1 / IMAGES)  # half an image per side
     paired = replicates(a)["accuracy"] + replicates(b)["accuracy"] * -1
     assert paired.error < 0.95 * np.hypot(replicates(a)["accuracy"].error, replicates(b)["accuracy"].error)
 

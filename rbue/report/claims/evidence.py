@@ -124,7 +124,7 @@ def seeds_text(items, numbers):
 
 
 def judged_text(items):
-    """'12 of 40 paired over images, 3 undone by the correction': how chance was reckoned with."""
+    """'12 of 40 paired over images, 3 undone by the correction': how the comparisons were judged."""
     judged = [item.judged for item in items if item.judged and not item.aside]
     if not judged:
         return ""

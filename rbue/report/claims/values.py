@@ -6,7 +6,7 @@ The one place that decides when two numbers differ:
   .03 against .04 is a win, since rounding keeps order; .03 against .03 is a tie; 63 % against 63.39 % is a tie.
 - A measured number has a standard error, and a win has to exceed 1.96 standard errors of the difference.
 - Paired, where every side has stored predictions: replicates over test images, which both sides share, and over seeds
-  where there are several; see rbue/bootstrap.py. With one seed a side that is about these networks, not the methods.
+  where there are several; see rbue/bootstrap.py. With one seed per side that is about these networks, not the methods.
 - Unpaired, where one has none: SE² = (test images)² + (seeds)². Test images: binomial, √(v(1-v)/images), of the
   accuracy, and of a disagreement. The same bounds an ECE, which is |mean of confidence - correct| where a network is
   over- or underconfident throughout. Seeds: std/√n from n = 2 up. Both sides are treated as independent although they
