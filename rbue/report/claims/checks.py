@@ -133,9 +133,9 @@ def on_par(metric):
 
 
 def same_unless(differs, found):
-    """Where no difference is the claim, chance speaks for it, if the error is small enough to speak at all."""
-    same = 0 if found["coarse"] else 1
-    return found | {"outcome": -1 if differs else same, "otherwise": same, "beyond": None}
+    """Where no difference is the claim, one that may be chance is unclear, and so is none where the error is large."""
+    outcome = -1 if differs else 0 if found["coarse"] else 1
+    return found | {"outcome": outcome, "otherwise": max(outcome, 0), "beyond": None}
 
 
 def unaffected(metric):
@@ -176,14 +176,14 @@ def within(share):
 def agree(a, b):
     """The same number as far as can be told."""
     gap = a - b
-    return told(gap, shown=gap.mean) | {"outcome": -1 if gap.sign else 1, "otherwise": 1}
+    return same_unless(gap.sign, told(gap, shown=gap.mean, coarse=False))
 
 
 def inside(value, high, *lows):
     """min(lows) ≤ value ≤ high."""
     low = min(lows, key=lambda v: v.mean)
     worst = min(value - low, high - value, key=lambda gap: gap.mean)
-    return told(worst) | {"outcome": -1 if worst.sign < 0 else 1, "otherwise": 1}
+    return same_unless(worst.sign < 0, told(worst, coarse=False))
 
 
 def joined(found, outcome, chance):

@@ -17,7 +17,8 @@ Built by `make claims`: do not edit.
 - *Paired over images*: both sides have stored what they predict for every test image, so what makes an image hard for
   both cancels; with one seed each this is about these trained networks, not about the methods. *Unpaired*: one side
   has not, and both count as independent. One claim asks many such questions, and some would differ by chance: only
-  what survives Holm's correction for their number counts, and *undone* says how many did not.
+  what survives Holm's correction for their number counts, and *undone* says how many did not. Numbers beside a claim,
+  on which its verdict does not rest, are not corrected.
 - In brackets the smallest and the largest difference: a lower ECE and a shorter time win, of all else the higher.
 - **supported**, **partly** (here, and there not, or only within noise), **refuted**; **undecided**: the missing cells
   could still turn it, or no difference is beyond rounding or noise. *By reading*: definitions and citations, which no
