@@ -4,6 +4,7 @@ ledger = build(collect("results/runs"), "results/paper")
 Path("results/claims.md").write_text(markdown(ledger))
 
 values      a number and what it can tell apart: rounding, test images, seeds
+sampling    how our cells vary over test images and seeds, from stored predictions
 numbers     the paper's tables and our runs as the same tidy cells
 checks      the questions claims are made of: better, on par, at most, inside
 evidence    the answers in words, and the cells that lack

@@ -1,14 +1,15 @@
 """The questions that claims are made of.
 
 A check is a function (numbers, places) -> Items. An Item is one comparison: +1 it holds, -1 it does not, 0 the numbers
-cannot tell, None a cell is missing. A judge turns the cells of one comparison into an outcome.
+cannot tell, None a cell is missing. A judge turns the cells of one comparison into an outcome; where chance has a part
+in it, also into the p-value of its difference and the outcome it has `otherwise`, if that is put down to chance.
 """
 
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
 
 from rbue.report.claims.numbers import kind
-from rbue.report.claims.values import Value, Z
+from rbue.report.claims.values import Value
 
 VERSUS, CONDITION = ("win", "tie", "loss"), ("yes", "unclear", "no")
 BETTER = {"accuracy": 1, "ece": -1, "time": -1, "jsd": 1, "dis": 1}  # which direction a reader wants
@@ -40,6 +41,15 @@ class Item:
     coarse: bool = False  # the error is so large that a tie is no agreement
     aside: bool = False  # evidence worth printing that the verdict does not rest on
     missing: tuple = ()
+    p: float | None = None  # None: nothing that chance decides
+    otherwise: int = 0
+    judged: str = ""  # paired or unpaired
+    undone: bool = False  # put down to chance among all comparisons of the claim
+
+    @property
+    def by_chance(self):
+        beyond = None if self.beyond is None else self.otherwise
+        return replace(self, outcome=self.otherwise, beyond=beyond, undone=self.outcome != self.otherwise)
 
 
 def ask(numbers, part, keys, judge, **more):
@@ -62,6 +72,11 @@ def form(metric):
 # --- judges -----------------------------------------------------------------------------------------------------------
 
 
+def told(gap, **more):
+    """What a difference says: its sign, unless that is put down to chance."""
+    return {"outcome": gap.sign, "p": gap.p, "judged": gap.judged, **more}
+
+
 def advantage(metric, a, b):
     """How much better a is than b."""
     return (a - b) * BETTER[kind(metric)]
@@ -78,7 +93,7 @@ def best(metric, values):
 
 def is_coarse(metric, gap):
     """Whether a difference could hide in the error: few test images show everything on par with everything."""
-    return Z * gap.se > COARSE.get(kind(metric), float("inf"))
+    return gap.reach > COARSE.get(kind(metric), float("inf"))
 
 
 def better(metric):
@@ -88,14 +103,14 @@ def better(metric):
         rival = best(metric, others)
         gap = advantage(metric, own, rival)
         shown = quotient(own, rival) if metric == "time" else own.mean - rival.mean
-        return {"outcome": gap.sign, "beyond": gap.beyond, "shown": shown, "coarse": is_coarse(metric, gap)}
+        return told(gap, beyond=gap.beyond, shown=shown, coarse=is_coarse(metric, gap))
 
     return judge
 
 
 def significantly_better(metric):
     """The same, where only a difference beyond rounding and noise counts."""
-    return lambda *cells: (told := better(metric)(*cells)) | {"outcome": told["beyond"]}
+    return lambda *cells: (found := better(metric)(*cells)) | {"outcome": found["beyond"]}
 
 
 def best_against(metric, own):
@@ -110,31 +125,37 @@ def on_par(metric):
     """
 
     def judge(*cells):
-        told = best_against(metric, len(cells) - 1)(*cells)
-        worse = (told["beyond"] if kind(metric) == "accuracy" else told["outcome"]) < 0
-        return told | {"outcome": -1 if worse else 0 if told["coarse"] else 1, "beyond": None}
+        found = best_against(metric, len(cells) - 1)(*cells)
+        worse = (found["beyond"] if kind(metric) == "accuracy" else found["outcome"]) < 0
+        return same_unless(worse, found)
 
     return judge
+
+
+def same_unless(differs, found):
+    """Where no difference is the claim, one that may be chance is unclear, and so is none where the error is large."""
+    outcome = -1 if differs else 0 if found["coarse"] else 1
+    return found | {"outcome": outcome, "otherwise": max(outcome, 0), "beyond": None}
 
 
 def unaffected(metric):
     """No difference beyond rounding and noise, in either direction."""
 
     def judge(*cells):
-        told = better(metric)(*cells)
-        return told | {"outcome": -1 if told["beyond"] else 0 if told["coarse"] else 1, "beyond": None}
+        found = better(metric)(*cells)
+        return same_unless(found["beyond"], found)
 
     return judge
 
 
 def at_most(limit):
     """a ≤ limit·b."""
-    return lambda a, b: {"outcome": (b * limit - a).sign, "shown": quotient(a, b)}
+    return lambda a, b: told(b * limit - a, shown=quotient(a, b))
 
 
 def at_least(limit):
     """a ≥ limit·b."""
-    return lambda a, b: {"outcome": (a - b * limit).sign, "shown": quotient(a, b)}
+    return lambda a, b: told(a - b * limit, shown=quotient(a, b))
 
 
 def exactly(factor):
@@ -154,13 +175,22 @@ def within(share):
 
 def agree(a, b):
     """The same number as far as can be told."""
-    return {"outcome": 1 if (a - b).sign == 0 else -1, "shown": (a - b).mean}
+    gap = a - b
+    return same_unless(gap.sign, told(gap, shown=gap.mean, coarse=False))
 
 
 def inside(value, high, *lows):
     """min(lows) ≤ value ≤ high."""
     low = min(lows, key=lambda v: v.mean)
-    return {"outcome": 1 if (value - low).sign >= 0 and (high - value).sign >= 0 else -1}
+    worst = min(value - low, high - value, key=lambda gap: gap.mean)
+    return same_unless(worst.sign < 0, told(worst, coarse=False))
+
+
+def joined(found, outcome, chance):
+    """One answer from several differences, with `chance` of their p-values: max where all have to stand."""
+    ps, judged = [each["p"] for each in found], {each["judged"] for each in found}
+    p = None if None in ps else min(1.0, chance(ps))
+    return {"outcome": outcome, "p": p, "judged": "unpaired" if "unpaired" in judged else judged.pop()}
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
@@ -221,8 +251,8 @@ def concordance(rows, cause, effect):
     """Of every two rows, the one with more of the cause is better in the effect."""
 
     def judge(cause_a, effect_a, cause_b, effect_b):
-        more = advantage(cause, cause_a, cause_b).sign
-        return {"outcome": more * advantage(effect, effect_a, effect_b).sign}
+        gaps = advantage(cause, cause_a, cause_b), advantage(effect, effect_a, effect_b)
+        return joined([told(gap) for gap in gaps], gaps[0].sign * gaps[1].sign, max)
 
     def check(numbers, places):
         for place, pair in product(places, combinations(rows, 2)):

@@ -1,4 +1,4 @@
-"""Items in words: '17 win / 1 tie / 30 loss of 48 (-0.93 to +3.29 pp)', the cells that lack, the seeds behind."""
+"""Items in words: '17 win / 1 tie / 30 loss of 48 (-0.93 to +3.29 pp)', what lacks, the seeds behind, pairing."""
 
 from itertools import groupby
 
@@ -121,3 +121,14 @@ def seeds_text(items, numbers):
     if not counts:
         return ""
     return f"n = {min(counts)}" + (f" to {max(counts)}" if min(counts) < max(counts) else "")
+
+
+def judged_text(items):
+    """'12 of 40 paired over images, 3 undone by the correction': how the comparisons were judged."""
+    judged = [item.judged for item in items if item.judged and not item.aside]
+    if not judged:
+        return ""
+    paired, undone = judged.count("paired"), sum(item.undone for item in items)
+    count = f"{paired} of {len(judged)} " if 0 < paired < len(judged) else ""
+    text = count + ("paired over images" if paired else "unpaired")
+    return text + (f", {undone} undone by the correction" if undone else "")

@@ -13,6 +13,7 @@ from statistics import median
 import numpy as np
 import pandas as pd
 
+from rbue.report.claims import sampling
 from rbue.report.claims.values import Value, binomial
 from rbue.report.records import everywhere, most_passes, over_pairs, over_seeds, pairs, records
 from rbue.report.rows import ARCHS, DATASETS, LABELS, by_protocol, labelled
@@ -35,7 +36,8 @@ class Numbers:
     @classmethod
     def of(cls, frame):
         keys = list(frame[CELL].itertuples(index=False, name=None))
-        values = [Value(*row) for row in frame[["value", "half", "se"]].itertuples(index=False, name=None)]
+        columns = [name for name in ("value", "half", "se", "sampling") if name in frame]  # the paper has no sampling
+        values = [Value(*row) for row in frame[columns].itertuples(index=False, name=None)]
         return cls(dict(zip(keys, values, strict=True)), dict(zip(keys, frame.n, strict=True)))
 
     @property
@@ -135,9 +137,11 @@ def our_runs(results):
 
 
 def with_errors(frame):
-    found = over_seeds(frame.sort_values(CELL), CELL, ["value", "noise"])
+    frame = frame.sort_values(CELL, kind="stable")
+    found = over_seeds(frame, CELL, ["value", "noise"])
     se = np.hypot(found.ours_noise, found.std_value.fillna(0.0) / np.sqrt(found.n))
-    return found[CELL].assign(value=found.ours_value, half=0.0, n=found.n, se=se)
+    samplings = [sampling.of_cell(cell) for _, cell in frame.groupby(CELL, sort=False)]
+    return found[CELL].assign(value=found.ours_value, half=0.0, n=found.n, se=se, sampling=samplings)
 
 
 def comparable_times(frame):
@@ -150,8 +154,10 @@ def our_records(run):
     """One record per metric of a run."""
     where = {key: getattr(run, key) for key in ("protocol", "dataset", "arch", "row", "seed", "machine", "passes")}
     scores = {} if run.corrupted else clean(run)  # cifar10_c brings its corruptions alone
+    sampled = {} if run.corrupted else sampling.of_run(run.result)
     diverse = over_pairs(vars(run.result.diversity)) if run.result.diversity else {}
     for record in metrics_of(where, scores | diverse | corrupted(run.result), run.images):
+        record |= {"sampling": sampled.get(record["metric"])}
         yield record | ({"noise": jsd_noise(run.result)} if kind(record["metric"]) == "jsd" else {})
 
 

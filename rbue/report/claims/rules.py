@@ -2,14 +2,15 @@
 
 A rule reads {part: [outcomes]}. Missing cells are tried both ways, all for the claim and all against it: where the
 verdict is the same, it stands without them; where it is not, the claim is undecided and `so_far` says what there is.
+Before that, the comparisons of one claim are corrected for their number: of 48, two would differ by chance alone.
 """
 
 from dataclasses import dataclass
 from itertools import chain
 from math import sqrt
 
-from rbue.report.claims.evidence import describe, missing_text, seeds_text
-from rbue.report.claims.values import Z
+from rbue.report.claims.evidence import describe, judged_text, missing_text, seeds_text
+from rbue.report.claims.values import Z, holm
 
 SUPPORTED, PARTLY, REFUTED, UNDECIDED = "supported", "partly", "refuted", "undecided"
 
@@ -24,6 +25,7 @@ class Verdict:
     so_far: str = ""  # of an undecided claim: what the cells there are say
     missing: str = ""
     seeds: str = ""
+    judged: str = ""  # paired or not, and what the correction for many comparisons undid
     where: str = ""  # set when the cells lie outside the claim's own datasets and networks
     elsewhere: "Verdict | None" = None  # of a claim with nothing measured in its scope: the same question elsewhere
 
@@ -82,15 +84,22 @@ def outcomes(items, missing):
     return parts
 
 
+def corrected(items):
+    """Holm's correction over the comparisons that a verdict rests on and chance has a part in."""
+    tested = [k for k, item in enumerate(items) if item.p is not None and not item.aside]
+    stands = dict(zip(tested, holm([items[k].p for k in tested]), strict=True))
+    return [item if stands.get(k, True) else item.by_chance for k, item in enumerate(items)]
+
+
 def decide(items, rule, numbers, where=""):
     """The verdict on one claim."""
-    items = list(items)
+    items = corrected(list(items))
     for_it, against = rule(outcomes(items, +1)), rule(outcomes(items, -1))
     there = outcomes(items, None)
     status = for_it if for_it == against else UNDECIDED
     so_far = rule(there) if there and for_it != against else ""
     texts = {"missing": missing_text(items, numbers), "seeds": seeds_text(items, numbers), "where": where}
-    return Verdict(status, describe(items), so_far=so_far, **texts)
+    return Verdict(status, describe(items), so_far=so_far, judged=judged_text(items), **texts)
 
 
 def measured(items):

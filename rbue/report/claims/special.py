@@ -17,11 +17,13 @@ from rbue.report.claims.checks import (
     exactly,
     form,
     inside,
+    joined,
     name,
     on_par,
     ratio,
     steps,
     together,
+    told,
     within,
 )
 from rbue.report.claims.numbers import SEVERITIES
@@ -63,8 +65,11 @@ def best_q(numbers, places):
     """A4: the named q wins in accuracy or ECE against the other three and loses in neither."""
 
     def judge(*cells):
-        gaps = [better(metric)(*cells[4 * i : 4 * i + 4])["outcome"] for i, metric in enumerate(QUALITY)]
-        return {"outcome": -1 if min(gaps) < 0 else max(gaps)}
+        found = [better(metric)(*cells[4 * i : 4 * i + 4]) for i, metric in enumerate(QUALITY)]
+        outcomes = [each["outcome"] for each in found]
+        outcome = -1 if min(outcomes) < 0 else max(outcomes)
+        decisive = [each for each in found if each["outcome"] == outcome]
+        return joined(decisive, outcome, lambda ps: 2 * min(ps))  # two chances to win, or to lose
 
     for place in places:
         chosen = Q9 if place[1] == "vgg13" else Q95
@@ -97,7 +102,7 @@ def svi_deteriorates(numbers, places):
 def widens(metric):
     def judge(svi, single, next_svi, next_single):
         gap = advantage(metric, svi, single) - advantage(metric, next_svi, next_single)
-        return {"outcome": gap.sign}
+        return told(gap)
 
     return judge
 
@@ -112,7 +117,7 @@ def extra_time_grows(numbers, places):
 
 
 def grows(own, single, next_own, next_single):
-    return {"outcome": (next_own / next_single - own / single).sign}
+    return told(next_own / next_single - own / single)
 
 
 def parameters(numbers, places):
@@ -131,8 +136,8 @@ def ece_spread(numbers, places):
 
     def judge(*cells):
         groups = [spread(cells[i : i + len(LABELS)]) for i in range(0, len(cells), len(LABELS))]
-        small, large = sum(groups[1:3], groups[0]), sum(groups[4:], groups[3])
-        return {"outcome": (large - small).sign, "shown": (large - small).mean}
+        gap = sum(groups[4:], groups[3]) - sum(groups[1:3], groups[0])
+        return told(gap, shown=gap.mean)
 
     keys = [(d, a, row, "ece") for d in ("cifar10", "tinyimagenet") for a in ARCHS for row in LABELS]
     yield ask(numbers, "mean ECE spread, TinyImageNet - CIFAR-10", keys, judge, form="{:+.3f}", words=CONDITION)
@@ -227,7 +232,7 @@ def advantage_grows(numbers, places):
     def judge(*cells):
         gaps = [(other - own) * weight for own, other, weight in zip(cells[:5], cells[5:], slope, strict=True)]
         total = sum(gaps[1:], gaps[0])
-        return {"outcome": total.sign, "beyond": total.beyond, "shown": total.mean}
+        return told(total, beyond=total.beyond, shown=total.mean)
 
     for place, own, other in product(places, SHIFTED, [P5, SVI]):
         keys = [(*place, row, f"ece@{severity}") for row in (own, other) for severity in SEVERITIES]

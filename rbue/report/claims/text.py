@@ -14,6 +14,11 @@ Built by `make claims`: do not edit.
   and noise* also asks for 1.96 binomial standard errors of 10,000 test images (win / tie / loss).
 - **On ours** a difference counts beyond 1.96 standard errors: test images and, from two seeds up, seeds. Smaller ones
   are ties. n is the number of seeds behind a cell.
+- *Paired over images*: both sides have stored what they predict for every test image, so what makes an image hard for
+  both cancels; with one seed each this is about these trained networks, not about the methods. *Unpaired*: one side
+  has not, and both count as independent. One claim asks many such questions, and some would differ by chance: only
+  what survives Holm's correction for their number counts, and *undone* says how many did not. Numbers beside a claim,
+  on which its verdict does not rest, are not corrected.
 - In brackets the smallest and the largest difference: a lower ECE and a shorter time win, of all else the higher.
 - **supported**, **partly** (here, and there not, or only within noise), **refuted**; **undecided**: the missing cells
   could still turn it, or no difference is beyond rounding or noise. *By reading*: definitions and citations, which no
@@ -40,7 +45,7 @@ def verdict_text(verdict):
 
 
 def body(verdict):
-    """Bold verdict, why, what lacks, how many seeds."""
+    """Bold verdict, why, what lacks, how many seeds, paired or not."""
     head = f"**{verdict.status}**" + {"reading": " (by reading)", "algebra": " (by algebra)"}.get(verdict.by, "")
     so_far = f", so far {verdict.so_far}" if verdict.so_far not in ("", UNDECIDED) else ""
     details = [verdict.evidence, verdict.missing and f"missing {verdict.missing}"]
@@ -48,7 +53,8 @@ def body(verdict):
 
 
 def seeds(verdict):
-    return f" ({verdict.seeds})" if verdict.seeds else ""
+    known = ", ".join(filter(None, [verdict.seeds, verdict.judged]))
+    return f" ({known})" if known else ""
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------

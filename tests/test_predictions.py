@@ -1,0 +1,212 @@
+"""Metrics from stored predictions are those of the probabilities, by loops, by scikit-learn and by torchmetrics."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+
+import train
+from rbue import analysis, metrics, results
+from rbue import predictions as kept
+from rbue.predictions import Predictions
+from rbue.results import collect
+from rbue.schema import Reliability, read
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def probabilities(images=2000, classes=10, sharpness=2.0, trust=1.0, seed=0):
+    """Probabilities, and labels drawn from them; trust > 1 then makes the network surer than it should be."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = sharpness * torch.randn(images, classes, generator=generator, dtype=torch.float64)
+    return (trust * logits).softmax(1), torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
+
+
+def predictions(probs, labels, foreign=None):
+    """As train.py keeps them, before they are rounded."""
+    evaluated = SimpleNamespace(mean=probs, sample_entropy=metrics.entropy(probs))
+    return analysis.predictions(evaluated, labels, foreign)
+
+
+def told_apart(seed=0, decimals=None):
+    """Entropies of test images and of foreign ones, which lie higher; rounded ones have ties."""
+    rng = np.random.default_rng(seed)
+    sides = rng.gamma(1, 1, 500), rng.gamma(3, 1, 300)
+    return [side if decimals is None else side.round(decimals) for side in sides]
+
+
+# --- the same as metrics.py, before and after storage -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", [0.5, 1, 3])
+@pytest.mark.parametrize("bins", [7, 30])
+def test_recomputed_metrics_are_those_of_the_probabilities(trust, bins):
+    probs, labels = probabilities(trust=trust)
+    expected, found = metrics.score(probs, labels, bins), kept.scores(predictions(probs, labels), bins)
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("images", [360, 10_000])
+def test_stored_predictions_give_the_metrics_to_rounding(tmp_path, images):
+    foreign = metrics.entropy(probabilities(images, sharpness=1.0, seed=1)[0])
+    probs, labels = probabilities(images, sharpness=4.0, trust=1.5)
+    with open(tmp_path / "predictions.npz", "wb") as file:
+        predictions(probs, labels, foreign).save(file)
+    found = kept.scores(Predictions.load(tmp_path / "predictions.npz"))
+    expected = metrics.score(probs, labels) | {"auroc": metrics.auroc(metrics.entropy(probs), foreign)}
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2.5e-4)
+    assert found["accuracy"] == expected["accuracy"]
+
+
+def test_a_run_stores_what_gives_its_result_again(digits_run):
+    run = digits_run("method=rrelu", "epochs=1", "samples=3")
+    train.experiment(run)
+    result = read(results.folder(run) / "result.json")
+    found, expected = kept.scores(result.predictions), result.metrics | {"auroc": result.ood.auroc}
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2.5e-4)
+    assert kept.bounds_as_printed(result.reliability)[0] - 1e-3 < found["ece_as_printed"]
+
+
+def test_rounding_never_moves_a_score_into_another_bin():
+    edges = np.linspace(0, 1, 31)
+    scores = np.concatenate([edges, edges + 1e-9, edges - 1e-9, np.random.default_rng(0).random(100_000)]).clip(0, 1)
+    stored = kept.rounded(scores)
+    assert (kept.bin_of(stored) == kept.bin_of(scores)).all()
+    assert np.abs(stored - scores).max() < 1e-3 and (stored[scores > 0.01] / scores[scores > 0.01]).std() < 4e-4
+
+
+def test_a_certain_mistake_costs_as_much_as_it_did():
+    probs, labels = torch.tensor([[1.0, 0.0]]), torch.tensor([1])
+    assert kept.scores(predictions(probs, labels))["nll"] == pytest.approx(metrics.nll(probs, labels))
+
+
+# --- calibration ------------------------------------------------------------------------------------------------------
+
+
+def brute_force(groups, confidence, right):
+    """Σ |B|/n |acc(B) - conf(B)| over groups of images."""
+    total = 0.0
+    for group in set(groups):
+        members = [k for k, own in enumerate(groups) if own == group]
+        conf, acc = (sum(column[k] for k in members) / len(members) for column in (confidence, right))
+        total += len(members) / len(groups) * abs(acc - conf)
+    return total
+
+
+@pytest.mark.parametrize("trust", [0.5, 2])
+def test_calibration_errors_agree_with_a_brute_force_loop(trust):
+    p = predictions(*probabilities(500, trust=trust))
+    confidence, right = p.confidence.tolist(), (p.predicted == p.label).tolist()
+    by_confidence = [math.ceil(30 * c) for c in confidence]
+    order = sorted(range(500), key=confidence.__getitem__)
+    equal_mass = [30 * order.index(k) // 500 for k in range(500)]
+    by_class = list(zip(p.predicted.tolist(), by_confidence, strict=True))
+    by_truth = [math.ceil(30 * s) for s in p.true_probability.tolist()]
+    found = kept.scores(p)
+    groups = {"": by_confidence, "_adaptive": equal_mass, "_classwise": by_class, "_as_printed": by_truth}
+    for name, members in groups.items():
+        assert found["ece" + name] == pytest.approx(brute_force(members, confidence, right), abs=1e-12), name
+    assert found["ece"] <= found["ece_classwise"]
+
+
+def test_ece_agrees_with_torchmetrics():
+    """Without a confidence of 1 and of an edge, where its bins are others (torchmetrics issue 3510)."""
+    classification = pytest.importorskip("torchmetrics.functional.classification")
+    probs, labels = probabilities(trust=1.5)
+    theirs = classification.multiclass_calibration_error(probs, labels, num_classes=10, n_bins=30, norm="l1")
+    assert kept.ece(predictions(probs, labels)) == pytest.approx(theirs.item(), abs=1e-6)
+
+
+def test_images_of_equal_confidence_are_split_by_no_edge_in_particular():
+    p = predictions(torch.tensor([[0.75, 0.25]] * 8), torch.tensor([0, 0, 0, 0, 0, 0, 1, 1]))
+    assert kept.ece_adaptive(p, bins=4) == pytest.approx(0)  # in the order of the images it would be 3/8
+
+
+def test_the_printed_formula_is_no_calibration_error():
+    """Of a perfectly calibrated confidence c it is 2 mean c(1-c), less what cancels below 1/2."""
+    probs, labels = probabilities(50_000, classes=2, sharpness=1.0)
+    p = predictions(probs, labels)
+    c = p.confidence
+    assert kept.ece(p) < 0.01
+    assert kept.ece_as_printed(p) == pytest.approx(2 * (c * (1 - c)).mean(), rel=0.02)  # two classes: nothing cancels
+    for classes, trust in ((10, 1.0), (10, 2.0), (100, 1.5)):
+        p = predictions(*probabilities(5000, classes, trust=trust))
+        assert kept.ece(p) < kept.ece_as_printed(p) <= np.abs(kept.gap(p)).mean()
+
+
+@pytest.mark.parametrize(("classes", "trust"), [(2, 1.0), (10, 2.0), (100, 1.5)])
+def test_a_reliability_diagram_bounds_the_printed_formula(classes, trust):
+    probs, labels = probabilities(5000, classes, trust=trust)
+    low, high = kept.bounds_as_printed(Reliability(**metrics.reliability(probs, labels)))
+    assert low - 1e-3 < kept.ece_as_printed(predictions(probs, labels)) < high + 1e-3
+
+
+def test_the_printed_formula_is_not_the_one_behind_the_papers_numbers():
+    """CIFAR-100, ResNet-18, Single: .072 by the usual formula, .11 in the paper, at least .145 as printed."""
+    runs = [r for r in collect(ROOT / "results" / "runs" / "cifar100") if r.config["method"] == "single"]
+    clean = [r for r in runs if (r.config["arch"], r.config["protocol"]) == ("resnet18", "matched")]
+    assert len(clean) >= 4 and all(kept.bounds_as_printed(r.reliability)[0] > 0.14 for r in clean)
+
+
+def test_a_listing_has_a_line_a_run_with_predictions():
+    known = SimpleNamespace(name="one", predictions=predictions(torch.eye(3), torch.arange(3)))
+    assert (
+        kept.listing([known, SimpleNamespace(predictions=None)], "accuracy", "ece")
+        == "one  accuracy 1.0000  ece 0.0000"
+    )
+
+
+# --- mistakes and foreign images --------------------------------------------------------------------------------------
+
+
+def test_aurc_is_the_mean_error_over_coverages():
+    p = predictions(*probabilities(300))
+    wrong = (p.predicted != p.label)[np.argsort(p.entropy)].tolist()
+    assert kept.aurc(p) == pytest.approx(sum(sum(wrong[:k]) / k for k in range(1, 301)) / 300)
+
+
+def test_aurc_by_hand():
+    p = SimpleNamespace(entropy=np.array([0.1, 0.3, 0.3]), predicted=np.array([0, 0, 0]), label=np.array([0, 1, 0]))
+    assert kept.aurc(p) == pytest.approx((0 + 1 / 4 + 1 / 3) / 3)  # the wrong one comes second as often as third
+
+
+def test_the_auroc_of_mistakes_is_that_of_scikit_learn():
+    p = predictions(*probabilities())
+    expected = roc_auc_score(p.predicted != p.label, p.entropy)
+    assert kept.scores(p)["auroc_misclassification"] == pytest.approx(expected)
+
+
+def test_a_network_without_mistakes_has_no_auroc_of_them():
+    probs, labels = torch.eye(3), torch.arange(3)
+    assert math.isnan(kept.scores(predictions(probs, labels))["auroc_misclassification"])
+
+
+@pytest.mark.parametrize("decimals", [None, 1])
+def test_foreign_images_are_told_apart_as_scikit_learn_and_torchmetrics_say(decimals):
+    classification = pytest.importorskip("torchmetrics.functional.classification")
+    inside, outside = told_apart(decimals=decimals)
+    values, truth = np.concatenate([inside, outside]), np.repeat([0, 1], [len(inside), len(outside)])
+    false, found, _ = roc_curve(truth, values, drop_intermediate=False)
+    assert kept.auroc(inside, outside) == pytest.approx(roc_auc_score(truth, values))
+    assert kept.aupr(inside, outside) == pytest.approx(average_precision_score(truth, values))
+    assert kept.fpr95(inside, outside) == pytest.approx(false[np.argmax(found >= 0.95)])
+    tensors = torch.tensor(values / values.max()), torch.tensor(truth)
+    assert kept.auroc(inside, outside) == pytest.approx(classification.binary_auroc(*tensors).item(), abs=1e-6)
+    precision = classification.binary_average_precision(*tensors).item()
+    assert kept.aupr(inside, outside) == pytest.approx(precision, abs=1e-6)
+
+
+def test_fpr95_by_hand():
+    outside = np.arange(100, 120)  # 19 of 20 pass at 101
+    assert kept.fpr95(np.array([99, 100, 101, 150]), outside) == 0.5
+
+
+def test_without_foreign_images_there_is_no_score_of_them():
+    p = predictions(*probabilities(50))
+    assert "fpr95" not in kept.scores(p)
+    more = kept.scores(predictions(*probabilities(50), torch.rand(20)))
+    assert {"auroc", "aupr", "fpr95", "foreign_entropy"} <= more.keys()
