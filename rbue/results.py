@@ -1,4 +1,4 @@
-"""Run folders: one result.json a run, written whole or not at all, read without torch."""
+"""Run folders: one result.json per run, written whole or not at all, read without torch."""
 
 import json
 import os

@@ -154,8 +154,9 @@ def shared_settings(configs, runs):
 
     Knobs that tell rows apart are not among them.
     """
-    usual = {key: value for run in runs for key, value in run.identity.items() if key not in TELLING}
-    given = {key: [known[key] for known in map(config.complete, configs) if key in known] for key in usual}
+    composed, configs = ([*map(config.complete, each)] for each in ((run.identity for run in runs), configs))
+    usual = {key: value for known in composed for key, value in known.items() if key not in TELLING}
+    given = {key: [known[key] for known in configs if key in known] for key in usual}
     alike = {key: values[0] for key, values in given.items() if values and all(v == values[0] for v in values)}
     return {key: value for key, value in alike.items() if value != usual[key]}
 

@@ -62,8 +62,7 @@ def weights(folder):
 
 def metrics(folder):
     """What was measured, without times and hardware."""
-    results = collect(folder / "results")
-    return {r["name"]: {key: r[key] for key in ("metrics", "corruptions") if key in r} for r in results}
+    return {result.name: (result.metrics, result.corruptions) for result in collect(folder / "results")}
 
 
 def finished(folder):

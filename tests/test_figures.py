@@ -304,7 +304,8 @@ def test_the_drawn_activations_are_the_layers_own(tmp_path):
 def test_the_framework_shows_droprelu_and_the_likeliest_ten_classes():
     run = framework.load(only([analysed("SVI"), analysed("MC-DropReLU(0.9)")]))
     assert run.row == "MC-DropReLU(0.9)"
-    many = replace(run.example, mean=[0.001 * k for k in range(100)])
+    shares = [0.001 * k for k in range(100)]
+    many = replace(run.example, mean=shares, classes=[str(k) for k in range(100)], samples=[shares])
     assert framework.likeliest(many) == list(range(90, 100))
     bars = framework.numbers(run)
     assert bars[bars["pass"] == "mean"].probability.sum() == pytest.approx(1) and len(bars) == 6 * 3

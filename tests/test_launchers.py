@@ -54,7 +54,7 @@ def packed(tmp_path_factory):
 
 
 def metrics(folder):
-    return {result["name"]: result["metrics"] for result in collect(folder / "results")}
+    return {result.name: result.metrics for result in collect(folder / "results")}
 
 
 @pytest.mark.parametrize("launch", [needs(launch) for launch in EXTRA])

@@ -110,7 +110,7 @@ def put_headline(readme, tables):
 
 
 def csv(table):
-    """Tidy: one row a cell. Ten digits, so that two machines' last bits do not show."""
+    """Tidy: one row per cell. Ten digits, so that two machines' last bits do not show."""
     return table.cells.to_csv(index=False, float_format="%.10g", lineterminator="\n")
 
 

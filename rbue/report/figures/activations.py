@@ -72,7 +72,7 @@ def networks(frame):
 
 
 def draw(frame, knobs, out):
-    """<out>/activations and <out>/activations-network, from one row a (layer, draw, x)."""
+    """<out>/activations and <out>/activations-network, from one row per (layer, draw, x)."""
     return [
         *save(curves(frame, knobs), out / "activations"),
         *save(networks(frame), out / "activations-network"),
