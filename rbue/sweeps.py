@@ -21,7 +21,7 @@ from rbue import config, locks, results, schema
 from rbue.cli import sentence
 from rbue.config import Refused
 from rbue.report.columns import padded
-from rbue.report.rows import CONF, ROWS, canonical, own_hydra, register_once
+from rbue.report.rows import CONF, canonical, own_hydra, register_once
 
 
 def jobs(words, loader, compose):
@@ -130,7 +130,7 @@ def rows_of(group, configs, words=()):
     runs = table_runs(*group, tuple(words))
     taken = shared_settings(configs, runs)
     seeds = sorted({known["seed"] for known in configs if known["method"] != "single"} or {c["seed"] for c in configs})
-    return [replace(run, seed=seed, **having(run, taken)) for seed in seeds for run in runs], taken
+    return [replace(run, seed=seed, **taken) for seed in seeds for run in runs], taken
 
 
 def table_runs(dataset, arch, protocol, words):
@@ -150,23 +150,11 @@ def any_rows(dataset, words):
 
 
 def shared_settings(configs, runs):
-    """{key: value} in which all that is there differs alike from what the rows compose to: it was asked for so.
-
-    Knobs that tell rows apart are not among them.
-    """
-    composed, configs = ([*map(config.complete, each)] for each in ((run.identity for run in runs), configs))
-    usual = {key: value for known in composed for key, value in known.items() if key not in TELLING}
-    given = {key: [known[key] for known in configs if key in known] for key in usual}
-    alike = {key: values[0] for key, values in given.items() if values and all(v == values[0] for v in values)}
-    return {key: value for key, value in alike.items() if value != usual[key]}
-
-
-TELLING = {"dataset", "arch", "protocol", "seed", *(key for _, settings in ROWS for key in settings)}
-
-
-def having(run, settings):
-    known = {f.name for f in fields(run)}
-    return {key: value for key, value in settings.items() if key in known}
+    """{key: value} of settings that set no row apart, where all that is there differs alike from what composes here:
+    the precision of other hardware, and the samples of corrupted runs."""
+    keys = ["precision"] if runs[0].corruptions == "none" else ["precision", "samples"]
+    given = {key: {known[key] for known in configs if key in known} for key in keys}
+    return {key: min(found) for key, found in given.items() if len(found) == 1 and found != {getattr(runs[0], key)}}
 
 
 # --- how far it is ----------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ REFUSED = {
     "method=dropreLU q=nan": "q=nan must lie in [0, 1]",
     "method=dropreLU q=much": "q=much: Value 'much' of type 'str' could not be converted to Float",
     "method=dropreLU position=middle": "position=middle is not known: choose one of all, first, last",
-    "method=foo": "method=foo is not known: choose one of deep_ensemble, dropreLU, mc_dropout, rrelu, single, svi",
+    "method=foo": "method=foo is not known: choose one of deep_ensemble, dropreLU, ivon, mc_dropout, rrelu, single",
     "arch=foo": "arch=foo is not known: choose one of densenet121, resnet18, small, vgg13",
     "samples=0": "samples=0 must be at least 1",
     "method=deep_ensemble members=0": "members=0 must be at least 1",
@@ -98,9 +98,23 @@ def test_where_a_run_is_stored_depends_on_what_it_computes_and_on_nothing_else()
 
 
 def test_identities_are_settled():
-    """A key added to the config changes every identity and orphans every stored result: think before editing these."""
-    assert compose_run("method=dropreLU", "q=0.9").name.endswith("-5bd81d76")
-    assert compose_run("method=deep_ensemble", "protocol=matched").name.endswith("-7de7a275")
+    """A key without a neutral value changes every identity and orphans every stored result: think before editing."""
+    assert compose_run("method=dropreLU", "q=0.9", "precision=bf16").name.endswith("-be315bc9")
+    assert compose_run("method=deep_ensemble", "protocol=matched", "precision=bf16").name.endswith("-1400bb89")
+
+
+def test_precision_auto_is_stored_as_what_it_is_on_this_hardware(monkeypatch):
+    monkeypatch.setattr(config, "gpus", lambda: 0)
+    assert compose_run().precision == compose_run("device=cpu").precision == "fp32"
+    monkeypatch.setattr(config, "gpus", lambda: 2)
+    assert compose_run().precision == compose_run("device=cuda:1").precision == "bf16"
+    assert compose_run("device=cpu").precision == "fp32" and compose_run("precision=fp32").precision == "fp32"
+
+
+def test_settings_that_a_method_does_not_use_are_not_its_own():
+    for method, used in (("single", False), ("deep_ensemble", False), ("svi", True)):
+        few, many = (compose_run(f"method={method}", f"samples={n}").name for n in (3, 100))
+        assert (few != many) == used
 
 
 def test_an_unknown_key_in_a_composed_config_is_refused():
@@ -134,4 +148,4 @@ def test_a_sweep_runs_every_combination(tmp_path):
 def test_a_knob_of_any_kind_makes_one_folder_name():
     knobs = {"q": 0.85, "members": 4, "position": "all", "shape": "a/b", "extra": None, "cold": True}
     spelled = [config.spelled(*knob) for knob in knobs.items()]
-    assert spelled == ["q0.85", "members4", "all", "a_b", "extraNone", "cold1"]
+    assert spelled == ["q0.85", "members4", "all", "a_b", "extraNone", "cold"]

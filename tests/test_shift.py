@@ -34,7 +34,7 @@ def test_every_type_and_severity_is_scored_and_what_cannot_be_had_says_why(teste
     report = shift.report(run, test, shift.sets(run, digits))["corruptions"]
     assert report["source"] == "generated"
     assert [cell["severity"] for cell in report["types"]["contrast"]] == [1, 2]
-    assert set(report["types"]["contrast"][0]) == {"severity", "accuracy", "ece", "nll"}
+    assert set(report["types"]["contrast"][0]) == {"severity", "accuracy", "ece", "nll", "brier"}
     assert report["skipped"] == {"frost": "frost needs its textures"}
 
 
