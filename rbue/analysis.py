@@ -107,7 +107,7 @@ def posterior(network):
         sigma = site.sigma().double().flatten()
         quantiles = np.quantile(sigma.cpu().numpy(), (0.05, 0.25, 0.5, 0.75, 0.95))  # torch's takes 2**24 elements
         layer = name.replace("parametrizations.", "").removesuffix(".0")
-        rows.append({"name": layer, "elements": len(sigma), "sigma": quantiles.tolist()})
+        rows.append({"name": layer, "elements": len(sigma), "start": site.start, "sigma": quantiles.tolist()})
     return rows or None
 
 

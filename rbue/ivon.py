@@ -24,6 +24,7 @@ class IvonWeight(GaussianWeight):
         self.register_buffer("hessian", torch.full_like(mu, hess_init))
         self.register_buffer("drawn", torch.zeros_like(mu), persistent=False)  # eps of this step, for the update
         self.images, self.decay = images, weight_decay
+        self.start = (images * (hess_init + weight_decay)) ** -0.5
 
     def sigma(self):
         return (self.images * (self.hessian + self.decay)).rsqrt()

@@ -181,6 +181,7 @@ class LearnedGaussian(GaussianWeight):
 
     def __init__(self, mu, sigma, prior):
         super().__init__(prior)
+        self.start = float(sigma)
         self.rho = nn.Parameter(torch.full_like(mu, sigma).expm1().log())  # softplus(rho) = sigma
 
     def sigma(self):

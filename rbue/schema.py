@@ -151,6 +151,7 @@ class LayerPosterior:
     name: str
     elements: int
     sigma: list[float]
+    start: float | None = None  # all of them before training
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ Below <out>/<protocol>/<dataset>/<arch>, each as .pdf for print and .png for pag
   behaviours                accuracy against ECE, colour = q
   framework                 a real test image, its sample predictions, their mean and entropy
   variance                  every layer's variance: exact, drawn, the paper's formula, dropout's; <out>/variance: over q
+  posterior                 standard deviations of SVI's and IVON's weights, layer by layer; their KL over training
   samples                   accuracy, ECE, NLL against test cost, in passes and in milliseconds
   reliability, rejection    accuracy against confidence, and against the share of images put aside
   twins, temperature, ood   tables: one pass without noise; temperature scaling; telling foreign images

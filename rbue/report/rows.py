@@ -36,6 +36,7 @@ NAMES = {
     "rrelu": "MC-RReLU",
     "dropreLU": "MC-DropReLU",
 }
+OWN_NAMES = {"ivon": "IVON"}  # methods of ours, not in the paper
 METHODS = list(NAMES)  # in the paper's order; any other is a user's own
 KNOB = {"mc_dropout": "p", "deep_ensemble": "members", "dropreLU": "q"}  # what a row's brackets say
 PROPOSED = [label for label, settings in ROWS if settings["method"] in ("rrelu", "dropreLU")]
@@ -151,8 +152,11 @@ def as_clean(config, usual):
 
 
 def own_row(config, usual):
-    """The row of a method that the paper has not: each setting of its knobs is one, named after them."""
+    """The row of a method that the paper has not: each setting of its knobs is one, named after them, or of several
+    knobs after those that are not as its file has them."""
     knobs = {key: config[key] for key in usual.knobs if key in config}
     differs = difference(config, usual.identity | {"arch": config["arch"]} | knobs)
-    text = ", ".join(f"{key}={value}" for key, value in knobs.items())
-    return (None if differs else f"{usual.method}({text})" if text else usual.method), differs
+    name = OWN_NAMES.get(usual.method, usual.method)
+    told = {key: value for key, value in knobs.items() if len(knobs) == 1 or value != getattr(usual, key)}
+    text = ", ".join(f"{key}={value}" for key, value in told.items())
+    return (None if differs else f"{name}({text})" if text else name), differs

@@ -10,7 +10,17 @@ The files carry no timestamp, so the same runs give the same bytes.
 
 from pathlib import Path
 
-from rbue.report.figures import behaviours, beyond, corruptions, diversity, framework, reliability, samples, variance
+from rbue.report.figures import (
+    behaviours,
+    beyond,
+    corruptions,
+    diversity,
+    framework,
+    posterior,
+    reliability,
+    samples,
+    variance,
+)
 from rbue.report.figures.frames import Network, left_out, networks
 
 __all__ = ["FIGURES", "Network", "draw", "draw_general", "grids", "left_out", "makes", "networks"]
@@ -21,6 +31,7 @@ FIGURES = {  # what a reader calls it → f(network, paper_dir, folder), the pat
     "space of behaviours": behaviours.draw,
     "framework with a real image": framework.draw,
     "variance layer by layer": variance.draw,
+    "posterior of the weights": posterior.draw,
     "metrics against samples": samples.draw,
     "reliability diagrams": reliability.draw_reliability,
     "accuracy against rejection": reliability.draw_rejection,

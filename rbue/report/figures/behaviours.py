@@ -22,7 +22,7 @@ from rbue.report.figures.style import (
     write_csv,
 )
 from rbue.report.records import over_seeds
-from rbue.report.rows import METHODS, NAMES
+from rbue.report.rows import METHODS, NAMES, OWN_NAMES
 
 COLUMNS = ["origin", "row", "method", "p", "q", "accuracy", "ece", "std_accuracy", "std_ece", "n"]
 
@@ -96,7 +96,9 @@ def legend(figure, frame):
         Line2D([], [], marker=MARKERS[m], markersize=8, color="white" if m == "dropreLU" else COLOURS[m], **look)
         for m in frame.method.unique()
     ]
-    labels = [NAMES.get(m, m) + (" (colour: q)" if m == "dropreLU" else "") for m in frame.method.unique()]
+    labels = [
+        (NAMES | OWN_NAMES).get(m, m) + (" (colour: q)" if m == "dropreLU" else "") for m in frame.method.unique()
+    ]
     legend_below(figure, handles, labels, 3)
 
 

@@ -66,6 +66,11 @@ NETWORK = {
         "For each q, the variance of every layer: draws lie on the exact line, the paper's formula above it; "
         "dropout's line may cross it.",
     ),
+    "posterior": (
+        "**What variational inference learned**: the standard deviations of the weights, layer by layer, and its "
+        "course over training. Where they stay near their start, the network fits; where they grow, it underfits.",
+        "For each method, a band of standard deviations by layer beside a curve of KL and of training accuracy.",
+    ),
     "samples": (
         "**What a sample buys**: the scores against test cost, in passes and in milliseconds. The first pass costs "
         "what the network without noise costs, the others share the rest.",
