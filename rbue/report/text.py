@@ -141,6 +141,18 @@ def reading_notes(table):
     return notes
 
 
+def posterior_note(table):
+    """What the row called SVI is not."""
+    measured = table.cells[table.cells.n > 0]
+    if "SVI" not in set(measured.row):
+        return []
+    return [
+        "SVI is not converged: SGD learns the weights' standard deviations at the rate of the means and leaves them "
+        "near their start. Learned to convergence (`rho_optimizer=adam`), they grow to the prior's and the network "
+        "underfits."
+    ]
+
+
 def bold_note(table):
     found = table.bold_found
     return (
@@ -242,6 +254,7 @@ def notes(table):
         origin_note(table),
         *reading_notes(table),
         bold_note(table),
+        *posterior_note(table),
         *cost_notes(table),
         *total_note(table),
         *difference_notes(table),

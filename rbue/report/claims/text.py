@@ -24,8 +24,8 @@ Built by `make claims`: do not edit.
   could still turn it, or no difference is beyond rounding or noise. *By reading*: definitions and citations, which no
   number decides.
 - *Elsewhere*: nothing is measured where the claim is made, so the same question is put to the networks there are.
-- A row is what the tables have under its name. Where the paper's seems to be another (MC-Dropout's placement, SVI's KL
-  weight: see the notes under the tables), a verdict on it holds for our setting alone.
+- A row is what the tables have under its name. Where the paper does not say how it set a method (MC-Dropout's
+  placement, SVI's optimizer and standard deviations), a verdict on that row holds for our setting alone.
 - T6 is not the paper's claim but what the corrected variance says."""
 
 
