@@ -124,7 +124,18 @@ def analysed(label, *values, **more):
         "twin": twin if random else None,
         "variance": [layer(0), layer(1, negative=40.0)] if found["config"]["method"] == "dropreLU" else None,
         "example": example(),
+        **(posterior() if found["config"]["method"] == "svi" else {}),
     }
+
+
+def posterior():
+    """Two layers and a bias, whose deviations grew from 0.007; three epochs in which KL falls."""
+    names = ("conv.weight", "conv.bias", "fc.weight")
+    layers = [
+        {"name": n, "elements": 9, "sigma": [0.006, 0.007, 0.008 + k / 1000, 0.009, 0.01]} for k, n in enumerate(names)
+    ]
+    curve = {"loss": [2.0, 1.0, 0.5], "accuracy": [0.3, 0.6, 0.9], "kl": [640.0, 620.0, 600.0]}
+    return {"posterior": layers, "trainings": [{"seconds": 200.0, "curve": curve}]}
 
 
 def whole_suite(where=DIGITS):

@@ -22,6 +22,7 @@ from rbue.report.figures import (
     framework,
     left_out,
     networks,
+    posterior,
     reliability,
     samples,
     variance,
@@ -418,3 +419,16 @@ def test_without_results_the_command_says_so(tmp_path, capsys):
 
     figures.main(["--results", str(tmp_path)])
     assert "no figures: 'make demo'" in capsys.readouterr().out
+
+
+def test_the_posterior_shows_each_weight_and_every_epoch_over_seeds():
+    runs = [analysed("SVI", seed=seed) for seed in (0, 1)]
+    runs[1]["posterior"][0]["sigma"][2] = 0.012
+    frame = posterior.load(only(runs))
+    spread, course = posterior.layers(frame), posterior.curves(frame)
+    assert list(spread.name) == ["conv.weight", "fc.weight"] and set(spread.n) == {2}  # a bias has no distribution
+    assert spread.ours_q50.tolist() == pytest.approx([0.010, 0.010]) and set(spread.ours_start) == {0.007}
+    assert course.ours_kl.tolist() == [640, 620, 600] and course.ours_accuracy.tolist() == pytest.approx(
+        [0.3, 0.6, 0.9]
+    )
+    assert posterior.load(only([analysed("Single")])).empty
