@@ -1,8 +1,10 @@
-"""Three tables the paper has not: the one-pass twin of each network, temperature scaling, images from elsewhere.
+"""Four tables the paper has not: the one-pass twin of each network, temperature scaling, images from elsewhere, and
+more scores from what was predicted for each test image.
 
 Each goes pick → mean over seeds → text. A run without the numbers, from an older version, is not in them.
 """
 
+from rbue.predictions import scores
 from rbue.report.columns import METHOD, Grid, count, decimals, milliseconds, number, seeded, shown, words
 from rbue.report.figures.frames import picked
 from rbue.report.figures.style import write_csv, write_text
@@ -106,9 +108,36 @@ ELSEWHERE_NOTES = [
     SEEDS,
 ]
 
+# --- from stored predictions ------------------------------------------------------------------------------------------
+
+
+def more_scores(result):
+    return scores(result.predictions, result.config.get("bins", 30)) if result.predictions else None
+
+
+MORE = [
+    seeded("ece", "ECE", "equal width", three),
+    seeded("ece_adaptive", "ECE", "equal mass", three),
+    seeded("ece_classwise", "ECE", "by class", three),
+    seeded("ece_as_printed", "ECE", "paper's formula", three),
+    seeded("aurc", "AURC", "", decimals(4)),
+    seeded("auroc_misclassification", "AUROC of mistakes", "", three),
+    seeded("auroc", "Foreign images", "AUROC", three),
+    seeded("aupr", "Foreign images", "AUPR", three),
+    seeded("fpr95", "Foreign images", "FPR95", three),
+]
+MORE_NOTES = [
+    "Computed from `predictions.npz`. ECE with bins of equal width, as in the tables; with bins of equally many images; "
+    "with bins within each predicted class; and by the paper's formula to the letter, with bins by the true class's "
+    "score, which is no calibration error (see `rbue/predictions.py`). AURC: the error among the least uncertain images, "
+    "averaged over how many are kept. AUROC of mistakes and the scores of foreign images go by predictive entropy.",
+    SEEDS,
+]
+
 TABLES = {  # file → (title, what a result gives, columns, notes)
     "twins": ("One pass instead of many", twin, TWIN, TWIN_NOTES),
     "temperature": ("Before and after temperature scaling", scaled, SCALED, SCALED_NOTES),
+    "scores": ("More scores", more_scores, MORE, MORE_NOTES),
     "ood": ("Images from elsewhere", elsewhere, ELSEWHERE, ELSEWHERE_NOTES),
 }
 
