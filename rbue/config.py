@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from glob import glob
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 
 from hydra.core.config_store import ConfigStore
@@ -207,6 +208,12 @@ class MCDropout(Run):
         super().__post_init__()
         within(0, 1, p=self.p)
         one_of(("last", "block", "conv", "relu"), placement=self.placement)
+        self.placement = placement_of(self.arch, self.placement)
+
+
+def placement_of(arch, placement):
+    """VGG-13 has no blocks: there `block` is `last`, dropout before the classifier, and has its name."""
+    return "last" if (arch, placement) == ("vgg13", "block") else placement
 
 
 @dataclass
@@ -243,6 +250,8 @@ class SVI(Run):
         super().__post_init__()
         at_least(0, rho_lr=self.rho_lr, beta=self.beta)
         one_of(("sgd", "adam"), rho_optimizer=self.rho_optimizer)
+        if self.rho_optimizer == "sgd":
+            self.rho_lr = 1e-3  # not used, so all values are one run
         if self.tempered_prior and not self.beta:
             raise Refused("tempered_prior=true scales the prior's variance by beta, so beta must be above 0")
         if not self.weight_decay:
@@ -348,7 +357,10 @@ def gpus():
     if not built_for_cuda():
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return len(glob("/dev/nvidia[0-9]*")) if visible is None else len(visible.split(",")) if visible else 0
+    if visible is None:
+        return len(glob("/dev/nvidia[0-9]*")) or len(glob("/dev/dxg"))  # the latter: Linux inside of Windows
+    known = re.compile(r"\d+|(GPU|MIG)-.+").fullmatch  # CUDA stops at the first name that it does not know
+    return len(list(takewhile(known, visible.split(","))))
 
 
 def parse(cfg) -> Run:

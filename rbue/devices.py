@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from rbue import locks
+from rbue import config, locks
 from rbue.config import Refused
 
 
@@ -19,6 +19,8 @@ def choose(name, per_gpu=None):
     """auto takes the GPU where there is one, and of several the one on which this process has a place."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+        if (name == "cuda") != bool(config.gpus()):  # a run's name says in which precision it was trained
+            raise Refused(f"device=auto is {name} here, which precision=auto did not expect: say device={name}")
     if name == "cuda" and per_gpu:
         name = place(per_gpu)
     try:

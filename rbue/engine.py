@@ -22,13 +22,8 @@ from rbue.ivon import Ivon
 log = logging.getLogger(__name__)
 
 
-def reduced(run, device):
-    """Whether the run computes in bf16: on a GPU, unless fp32 is asked for."""
-    return run.precision == "bf16" or (run.precision == "auto" and device.type == "cuda")
-
-
 def autocast(run, device):
-    return torch.autocast(device.type, torch.bfloat16) if reduced(run, device) else nullcontext()
+    return torch.autocast(device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
 
 
 class Cast(torch.nn.Module):

@@ -230,7 +230,7 @@ def nhwc(images, device):
 
 def precision_of(run, device):
     """On a GPU fp16 rather than training's bf16: nothing grows here, and it rounds eight times finer."""
-    return torch.float16 if device.type == "cuda" and engine.reduced(run, device) else torch.float32
+    return torch.float16 if device.type == "cuda" and run.precision == "bf16" else torch.float32
 
 
 def batch_size(run, device):

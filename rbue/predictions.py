@@ -28,7 +28,10 @@ class Predictions:
     @classmethod
     def load(cls, path):
         with np.load(path, allow_pickle=False) as stored:
-            return cls(**{f.name: stored[f.name] for f in fields(cls) if f.name in stored})
+            arrays = {f.name: stored[f.name] for f in fields(cls) if f.name in stored}
+        if len({len(array) for name, array in arrays.items() if name != "foreign_entropy"}) > 1:
+            raise ValueError("its arrays are of different lengths")
+        return cls(**arrays)
 
 
 def compact(array):
@@ -67,12 +70,6 @@ def scores(predictions, bins=30):
         "auroc_misclassification": auroc(*split(p.entropy, p.predicted != p.label)),
     }
     return {name: float(value) for name, value in (known | foreign_scores(p)).items()}
-
-
-def listing(results, *names):
-    """One line per run that kept its predictions: its name and these scores."""
-    kept = [(result, scores(result.predictions)) for result in results if result.predictions]
-    return "\n".join(result.name + "".join(f"  {name} {s[name]:.4f}" for name in names) for result, s in kept)
 
 
 def foreign_scores(p):
@@ -147,7 +144,7 @@ def bounds_as_printed(reliability):
     bars = [np.array([bar or 0 for bar in bars]) for bars in vars(reliability).values()]
     share, confidence, accuracy = bars[0] / bars[0].sum(), *bars[1:]
     right, wrong = share * accuracy * (1 - confidence), (share * (1 - accuracy) * confidence).sum()
-    low, high = np.split(right, 2)
+    low, high = np.split(right, [len(right) // 2])
     return high.sum() + abs(wrong - low.sum()), right.sum() + wrong
 
 

@@ -86,7 +86,10 @@ def record(run, report, trainings, cost, predictions=None):
         "environment": environment() | {key: cost[key] for key in ("hardware", "precision", "engine")},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    checked = schema.parse(result)
+    try:
+        checked = schema.parse(result)
+    except ValueError as error:
+        raise Refused(f"{run.name} gives no result ({error}): move its weights away and train again") from error
     if predictions:
         with replacing(folder(run) / "predictions.npz") as file:
             predictions.save(file)
@@ -105,8 +108,9 @@ def total(key, trainings):
 def summary(result):
     """One line for the console."""
     scores, seconds = result.metrics, result.seconds
+    nll = f"  NLL {scores['nll']:.4f}" if "nll" in scores else ""
     return (
-        f"accuracy {scores['accuracy']:.2%}  ECE {scores['ece']:.4f}  NLL {scores['nll']:.4f}  "
+        f"accuracy {scores['accuracy']:.2%}  ECE {scores['ece']:.4f}{nll}  "
         f"training {seconds.train:.1f} s  evaluation {seconds.evaluate:.1f} s"
     )
 

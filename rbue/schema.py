@@ -7,11 +7,13 @@ counts the test images; `upgrade` turns an older file into it.
 
 import json
 import math
+import sys
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import get_args, get_origin, get_type_hints
+from zipfile import BadZipFile
 
 from rbue import config
 from rbue.config import Refused
@@ -226,7 +228,13 @@ class Result:
     def predictions(self) -> Predictions | None:
         """Every test image's prediction, or None where the run kept none."""
         path = Path(self.folder or "") / "predictions.npz"
-        return Predictions.load(path) if self.folder and path.exists() else None
+        if not self.folder or not path.exists():
+            return None
+        try:
+            return Predictions.load(path)
+        except (ValueError, TypeError, KeyError, EOFError, OSError, BadZipFile) as error:
+            print(f"left out: {path} holds no predictions ({error})", file=sys.stderr)
+            return None
 
 
 def read(path) -> Result:
@@ -234,7 +242,7 @@ def read(path) -> Result:
     path = Path(path)
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")) | {"folder": str(path.parent)})
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OSError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError, OSError) as error:
         raise Refused(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
 
 
@@ -339,8 +347,8 @@ def used(content):
     hardware = next((str(r["hardware"]) for r in records if r.get("hardware")), "CPU")
     if settings.get("precision") == "auto":
         settings["precision"] = "fp32" if "CPU" in hardware else "bf16"
-    if (settings["arch"], settings.get("placement")) == ("vgg13", "block"):
-        settings["placement"] = "last"  # VGG-13 has no blocks, so both are one network: dropout before the classifier
+    if "placement" in settings:
+        settings["placement"] = config.placement_of(settings["arch"], settings["placement"])
     unused = {f.name for f in schema_fields(settings["method"]) if f.metadata["part"] == "unused"}
     return {key: value for key, value in settings.items() if key not in unused}
 

@@ -112,6 +112,8 @@ def begun(found, results_dir):
     """{(dataset, arch, protocol): configs} of all that is finished or failed below a folder."""
     groups = defaultdict(list)
     for known in [*(result.config for result in found), *failures(results_dir)]:
+        if known.get("holdout"):
+            continue  # a search, no table
         groups[known["dataset"], known["arch"], known["protocol"]].append(known)
     return dict(sorted(groups.items()))
 
@@ -150,11 +152,12 @@ def any_rows(dataset, words):
 
 
 def shared_settings(configs, runs):
-    """{key: value} of settings that set no row apart, where all that is there differs alike from what composes here:
-    the precision of other hardware, and the samples of corrupted runs."""
+    """{key: value} of settings that set no row apart, where most of what is there differs from what composes here: the
+    precision of other hardware, and the samples of corrupted runs."""
     keys = ["precision"] if runs[0].corruptions == "none" else ["precision", "samples"]
-    given = {key: {known[key] for known in configs if key in known} for key in keys}
-    return {key: min(found) for key, found in given.items() if len(found) == 1 and found != {getattr(runs[0], key)}}
+    given = {key: Counter(known[key] for known in configs if known.get(key) not in (None, "auto")) for key in keys}
+    usual = {key: found.most_common(1)[0][0] for key, found in given.items() if found}
+    return {key: value for key, value in usual.items() if value != getattr(runs[0], key)}
 
 
 # --- how far it is ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ python scripts/migrate.py                      # results/runs
 python scripts/migrate.py --results theirs     # somebody else's runs
 
 Results of an older format are also read as they are. Migrate them so that a finished run is found under its name and
-skipped. A second call changes nothing.
+skipped; the weights of its trainings are renamed too. A second call changes nothing.
 """
 
 import argparse
@@ -23,15 +23,17 @@ from rbue.config import Refused
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default="results/runs", help="folder of runs (default: %(default)s)")
+    parser.add_argument("--weights", type=Path, default="weights", help="folder of weights (default: %(default)s)")
     return parser.parse_args(argv)
 
 
-def migrate(path, root):
+def migrate(path, root, weights):
     """Rename one run's folder and rewrite its result; its other files move along. Returns whether it was outdated."""
     schema.read(path)  # refuses what is no result
     content = json.loads(path.read_text(encoding="utf-8"))
     if content["format"] == schema.FORMAT:
         return False
+    migrate_weights(content, weights)
     upgraded = schema.upgrade(content)
     target = root / upgraded["name"]
     if target != path.parent:
@@ -43,11 +45,22 @@ def migrate(path, root):
     return True
 
 
+def migrate_weights(content, weights):
+    """The folders of the trainings behind a result get their new names too, so that nothing is trained again."""
+    trainings = content.get("trainings") or []
+    for old, new in zip(trainings, schema.upgrade(content)["trainings"], strict=False):
+        before, after = weights / str(old.get("name")), weights / new["name"]
+        if before.is_dir() and not after.exists():
+            after.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(before, after)
+
+
 def main(argv=None):
-    root, renamed = arguments(argv).results, 0
+    args, renamed = arguments(argv), 0
+    root = args.results
     for path in sorted(root.rglob("result.json")):
         try:
-            renamed += migrate(path, root)
+            renamed += migrate(path, root, args.weights)
         except Refused as sentence:
             print(f"left out: {sentence}", file=sys.stderr)
     print(f"{root}: {renamed} results brought to format {schema.FORMAT}")

@@ -37,7 +37,7 @@ def begun(folder, words):
         cells += [sweeps.cell(run, known) for run in runs]
         if taken:
             settings = " ".join(f"{key}={value}" for key, value in taken.items())
-            notes.append(f"{' '.join(group)}: with {settings}, as all of its results")
+            notes.append(f"{' '.join(group)}: with {settings}, as most of its results")
     return cells, notes
 
 

@@ -77,6 +77,26 @@ def test_several_seeds_cover_the_methods(seeds):
         assert coverage([each[metric] for each in found]) >= 0.93, metric
 
 
+def test_a_side_with_one_seed_is_lent_the_scatter_of_the_other():
+    """The usual case: four seeds of Single, one of every other row. Both sides scatter alike."""
+    rng = np.random.default_rng(4)
+    seeds = [({"skill": 1.0, "trust": 1.0}, 1), ({"skill": 1.0, "trust": 1.7}, 4)]
+    sides = [[[network(rng, **method, seeds=0.6) for _ in range(n)] for method, n in seeds] for _ in range(250)]
+    gaps = [difference(rng, *networks)["accuracy"] for networks in sides]
+    truth, seeds_left_out = np.mean([g.mean for g in gaps]), [1.96 * g.sampling.draws.std() for g in gaps]
+    assert coverage(gaps) >= 0.9
+    assert np.mean([abs(g.mean - truth) <= reach for g, reach in zip(gaps, seeds_left_out, strict=True)]) < 0.8
+
+
+def test_seeds_that_are_not_independent_count_as_one():
+    rng = np.random.default_rng(5)
+    drawn = [Sampling(rng.standard_normal(1000)) for _ in range(2)]
+    together = over_seeds([1, 3], drawn, independent=False)
+    assert together.lent == 0 and together.variance == pytest.approx(together.draws.var(ddof=1))
+    other = over_seeds([1, 3], drawn)
+    assert (together + other * -1).lent == pytest.approx(other.parts[-1].excess) and other.parts[-1].excess > 0
+
+
 def test_one_seed_a_side_does_not_cover_the_methods():
     """Which is why the ledger says so."""
     rng = np.random.default_rng(1)

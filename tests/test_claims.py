@@ -23,7 +23,7 @@ from rbue.report.claims.ledger import load
 from rbue.report.claims.numbers import PAPERS_IMAGES, Numbers, paper_frame
 from rbue.report.claims.predicates import PREDICATES
 from rbue.report.claims.rules import balance, decide, degree, each_part, every
-from rbue.report.claims.scopes import C10, EVERYWHERE, P2, P5, Q8, Q95, RRELU, SINGLE, SVI, VARIED
+from rbue.report.claims.scopes import C10, DE, EVERYWHERE, P2, P5, Q8, Q95, RRELU, SINGLE, SVI, VARIED
 from rbue.report.claims.text import verdict_text
 from rbue.report.claims.values import Value, binomial, holm
 from rbue.report.rows import LABELS, PROPOSED, ROWS, canonical
@@ -454,6 +454,19 @@ def test_seeds_that_scatter_count_when_paired_too(tmp_path):
     gap = numbers.values[(*C10, Q95, "accuracy")] - numbers.values[(*C10, Q8, "accuracy")]
     assert gap.error == pytest.approx(1 / np.sqrt(3), rel=0.05) and gap.sampling.freedom == pytest.approx(2, rel=0.1)
     assert (gap.sign, ours("P9", runs).seeds) == (0, "n = 3")
+
+
+def test_a_difference_of_unknown_error_undoes_no_other():
+    assert Value(1.0, se=float("nan")).p == 1.0
+    assert holm([0.2, 1.0, 0.001, 0.03]) == [False, False, True, False]
+
+
+def test_ensembles_that_share_members_count_as_one_seed():
+    close, apart = ([result(DE, seed=s, accuracy=0.95 + s / 1000) for s in seeds] for seeds in ((0, 1), (0, 4)))
+    errors = [our_frames(runs)["matched"].set_index("metric").se["accuracy"] for runs in (close, apart)]
+    noise = 100 * binomial(0.9505, 10_000)
+    assert errors[0] == pytest.approx(np.hypot(noise, 0.1 / np.sqrt(2)), rel=0.01)
+    assert errors[1] == pytest.approx(np.hypot(100 * binomial(0.952, 10_000), 0.4 / 2), rel=0.01)
 
 
 def test_holms_correction_by_hand():

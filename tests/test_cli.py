@@ -111,6 +111,15 @@ def test_precision_auto_is_stored_as_what_it_is_on_this_hardware(monkeypatch):
     assert compose_run("device=cpu").precision == "fp32" and compose_run("precision=fp32").precision == "fp32"
 
 
+@pytest.mark.parametrize(
+    ("visible", "count"), [("0,1", 2), ("-1", 0), ("", 0), ("0,-1,1", 1), ("NoDevFiles", 0), ("GPU-8f,GPU-9a", 2)]
+)
+def test_gpus_are_counted_as_cuda_does(visible, count, monkeypatch):
+    monkeypatch.setattr(config, "built_for_cuda", lambda: True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert config.gpus() == count
+
+
 def test_settings_that_a_method_does_not_use_are_not_its_own():
     for method, used in (("single", False), ("deep_ensemble", False), ("svi", True)):
         few, many = (compose_run(f"method={method}", f"samples={n}").name for n in (3, 100))

@@ -1,6 +1,7 @@
 """Metrics from stored predictions are those of the probabilities, by loops, by scikit-learn and by torchmetrics."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from rbue import analysis, metrics, results
 from rbue import predictions as kept
 from rbue.predictions import Predictions
 from rbue.results import collect
-from rbue.schema import Reliability, read
+from rbue.schema import Reliability, parse, read
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -152,12 +153,18 @@ def test_the_printed_formula_is_not_the_one_behind_the_papers_numbers():
     assert len(clean) >= 4 and all(kept.bounds_as_printed(r.reliability)[0] > 0.14 for r in clean)
 
 
-def test_a_listing_has_a_line_a_run_with_predictions():
-    known = SimpleNamespace(name="one", predictions=predictions(torch.eye(3), torch.arange(3)))
-    assert (
-        kept.listing([known, SimpleNamespace(predictions=None)], "accuracy", "ece")
-        == "one  accuracy 1.0000  ece 0.0000"
-    )
+@pytest.mark.parametrize("content", [b"", b"no zip", "half", "ragged"])
+def test_damaged_predictions_are_named_and_count_as_absent(content, tmp_path, capsys):
+    path = tmp_path / "predictions.npz"
+    whole = predictions(torch.eye(3), torch.arange(3))
+    with path.open("wb") as file:
+        (replace(whole, entropy=whole.entropy[:2]) if content == "ragged" else whole).save(file)
+    if content != "ragged":
+        path.write_bytes(path.read_bytes()[:99] if content == "half" else content)
+    content = {"format": 2, "name": "a", "metrics": {"accuracy": 1, "ece": 0}, "seconds": {"train": 1, "evaluate": 1}}
+    config = {"method": "single", "dataset": "digits", "arch": "small", "protocol": "demo", "seed": 0}
+    assert parse(content | {"config": config, "folder": str(tmp_path)}).predictions is None
+    assert f"left out: {path} holds no predictions" in capsys.readouterr().err
 
 
 # --- mistakes and foreign images --------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def test_it_has_every_row_table_claim_and_figure(page):
 def test_a_whole_suite_leaves_no_figure_and_no_table_empty(page):
     (network,) = networks(read_records(whole_suite()))
     pictures = list(page.parent.rglob("*.png"))
-    assert len(pictures) == 11 and all(inked(path) > 0.01 for path in pictures)
+    assert len(pictures) == 12 and all(inked(path) > 0.01 for path in pictures)
     assert len(grids(network, PAPER)) == 6 and left_out(read_records(whole_suite())) == []
 
 

@@ -57,6 +57,12 @@ def test_a_position_sets_no_row_apart_and_is_named_beside_what_does():
     assert place(config | {"epochs": 2}) == (None, {"epochs": 2, "position": "last"})
 
 
+def test_a_result_without_its_knob_is_no_row():
+    config = canonical("digits", "demo", "mc_dropout").identity | {"arch": "small"}
+    del config["p"]
+    assert rows.place(config)[0] is None and rows.place(config)[1]["p"] == "absent"
+
+
 def test_every_setting_of_a_method_of_ones_own_is_a_row():
     usual = canonical("digits", "demo", "rrelu")
     config = usual.identity | {"arch": "small"}

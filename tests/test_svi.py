@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rbue import data, engine, inference, methods, noise, surgery
+from rbue import data, engine, inference, methods, noise, surgery, training
 from rbue.config import Refused
 from rbue.data import sources
 from rbue.layers import LearnedGaussian
@@ -98,3 +98,36 @@ def test_a_holdout_is_another_run_and_has_no_corrupted_sets(digits_run):
     assert "holdout" not in digits_run().identity
     with pytest.raises(Refused, match="no corrupted sets"):
         dataclasses.replace(digits_run("dataset=digits_c"), holdout=200)
+
+
+def test_packed_runs_train_on_what_their_holdout_leaves(digits_run, digits, monkeypatch):
+    seen = {}
+
+    def fit(pack, images, device):
+        seen.update({run.holdout: len(images.train_images) for run in pack})
+        return {run.training_name: None for run in pack}  # as failed: no weights are written
+
+    monkeypatch.setattr(sources, "load", lambda *_: digits)
+    monkeypatch.setattr(training, "fit", fit)
+    list(training.in_packs([digits_run(), digits_run("holdout=200"), digits_run("holdout=300")]))
+    assert seen == {0: 1437, 200: 1237, 300: 1137}
+
+
+def test_trained_deviations_are_there_again_after_loading(digits_run, few_digits):
+    for method in ("svi", "ivon"):
+        run = digits_run(f"method={method}", "epochs=2", *(["hess_rate=0.1"] if method == "ivon" else []))
+        (network,), _ = training.trained([run], few_digits, CPU)
+        start = methods.build(run, 10, len(few_digits.train_images))
+        (_, learned), (_, before) = (surgery.posteriors(n)[0] for n in (network, start))
+        assert not torch.allclose(learned.sigma(), before.sigma(), rtol=1e-3)
+
+
+def test_settings_that_decide_nothing_make_no_other_run(digits_run):
+    def names(*words, **values):
+        ((key, given),) = values.items()
+        return {digits_run(*words, f"{key}={value}").name for value in given}
+
+    assert len(names("method=svi", "rho_optimizer=sgd", rho_lr=(1e-3, 1e-2))) == 1
+    assert len(names("method=svi", "rho_optimizer=adam", rho_lr=(1e-3, 1e-2))) == 2
+    assert len(names("method=mc_dropout", "arch=vgg13", placement=("block", "last"))) == 1  # VGG-13 has no blocks
+    assert len(names("method=mc_dropout", "arch=resnet18", placement=("block", "last"))) == 2

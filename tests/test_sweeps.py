@@ -184,7 +184,12 @@ def test_settings_in_which_all_results_differ_alike_are_taken_over(tmp_path):
     found, taken = begun_runs(alike, tmp_path)
     assert taken == {"precision": "bf16"}  # another sigma is no row of the tables
     assert {run.name for run in found} >= {content["name"] for content in alike[1:]}
-    assert begun_runs([*alike, digits_result("SVI", seed=1, precision="fp32")], tmp_path)[1] == {}
+    stray = digits_result("SVI", seed=1, precision="fp32"), digits_result("SVI", seed=2, holdout=9, precision="fp32")
+    assert begun_runs([*alike, *stray], tmp_path)[1] == taken
+    assert {run.seed for run in begun_runs([*alike, *stray], tmp_path)[0]} == {
+        0,
+        1,
+    }  # not those of a search
 
 
 def test_status_of_the_committed_results_agrees_with_the_readme():

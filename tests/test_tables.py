@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from rbue.report import cells, position
 from rbue.report.cells import bold_agreement, paper_cells
 from rbue.report.columns import MISSING, duration
 from rbue.report.records import records
-from rbue.report.rows import LABELS, PROPOSED, ROWS, place
+from rbue.report.rows import LABELS, PROPOSED, ROWS, canonical, place
 from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
 from rbue.results import collect
 
@@ -183,8 +184,14 @@ def test_a_cell_far_from_the_papers_has_a_reason_or_says_that_there_is_none():
     near, far = result("Single", accuracy=0.9495, ece=0.03), result("MC-RReLU", accuracy=0.90, ece=0.03)
     assert "Far from" not in markdown(table([near]))
     assert "Far from the paper's: ResNet-18 MC-RReLU -4.68 pp. Not explained." in markdown(table([near, far]))
-    short = markdown(table([result("SVI", accuracy=0.90, ece=0.3, where=("cifar10", "fast", "resnet18"))]))
-    assert "ResNet-18 SVI -4.42 pp, ResNet-18 SVI ECE +0.260. With the whole KL term" in short
+    known = markdown(table([result("SVI", accuracy=0.90, ece=0.3, where=("cifar10", "matched", "resnet18"))]))
+    assert "ResNet-18 SVI -4.42 pp, ResNet-18 SVI ECE +0.260. The paper gives no settings of its SVI" in known
+
+
+def test_an_underscore_in_a_rows_name_is_text_in_latex():
+    run = replace(canonical("cifar10", "matched", "ivon"), arch="resnet18", hess_rate=0.1)
+    text = latex(table([result("Single") | {"name": run.name, "config": run.identity}]))
+    assert text.count(r"IVON(hess\_rate=0.1) &") == 2 and "hess_rate" not in text
 
 
 def test_the_readme_has_protocols_side_by_side_and_a_short_one_only_until_a_table_is_whole():

@@ -155,7 +155,7 @@ def test_the_fast_learning_rate_rises_and_falls_once(digits_run):
 
 
 def test_svi_lowers_its_kl_and_learns(digits_run, few_digits):
-    run = digits_run("method=svi", "epochs=12", "kl_warmup=0.5", "rho_lr=0.05")
+    run = digits_run("method=svi", "rho_optimizer=adam", "epochs=12", "kl_warmup=0.5", "rho_lr=0.05")
     training.trained([run], few_digits, CPU)
     rows = [line.split(",") for line in (training.folder(run) / "curve.csv").read_text().splitlines()]
     kl, accuracy = ([float(row[rows[0].index(name)]) for row in rows[1:]] for name in ("kl", "accuracy"))
@@ -177,7 +177,7 @@ def test_the_prior_pulls_a_posteriors_mean_as_weight_decay_would(digits_run, few
 
 
 def test_weight_decay_reaches_everything_but_the_posteriors(digits_run):
-    run = digits_run("method=svi")
+    run = digits_run("method=svi", "rho_optimizer=adam")
     network = methods.build(run, 10, 100)
     sgd, adam = engine.optimizers(network, run, torch.tensor(0.1))
     decayed, undecayed = (sum(p.numel() for p in g["params"]) for g in sgd.param_groups)

@@ -63,9 +63,9 @@ def tex_row(table, label):
     columns = {column.key: column for column in (BESIDE_PAPER if table.in_paper else OURS_ALONE)}
     ours = [entry(cell, keys, columns) for cell in cells for _, _, keys, _ in PRINTED]
     if not table.in_paper:
-        return [*rule, tex_line(label, ours)]
+        return [*rule, tex_line(tex(label), ours)]
     paper = [entry(cell, keys, columns) for cell in cells for _, _, _, keys in PRINTED]
-    return [*rule, tex_line(label, ours), tex_line(r"\quad paper", paper)]
+    return [*rule, tex_line(tex(label), ours), tex_line(r"\quad paper", paper)]
 
 
 def tex_tabular(table, heads, body):
@@ -112,7 +112,7 @@ def metrics_float(table):
 def size_float(table):
     caption = f"{about(table)}: what the paper announces and does not print."
     columns, cells = announced(table)
-    rows = [tex_line(cell["row"], [column.shown(cell) for column in columns[1:]]) for cell in cells]
+    rows = [tex_line(tex(cell["row"]), [column.shown(cell) for column in columns[1:]]) for cell in cells]
     heads = [SIZES.get(column.key, (column.group, "")) for column in ANNOUNCED]
     return tex_float(caption, f"tab:{table.dataset}-{table.protocol}-size", tex_tabular(table, heads, rows))
 

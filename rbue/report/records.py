@@ -37,7 +37,8 @@ def records(results):
     rows = sorted(map(record, results), key=order)
     frame = pd.DataFrame(rows, columns=COLUMNS)  # all columns, also where there is no run
     frame = frame.astype(dict.fromkeys(FLAGS, bool) | dict.fromkeys(NUMBERS, float))
-    known = frame.dropna(subset="images").drop_duplicates("dataset").set_index("dataset").images
+    held_out = frame.result.map(lambda result: bool(result.config.get("holdout"))).astype(bool)
+    known = frame[~held_out].dropna(subset="images").drop_duplicates("dataset").set_index("dataset").images
     frame["images"] = frame.images.fillna(frame.dataset.map(known))  # the corrupted runs of format 1 do not say
     frame["time_ratio"] = ratio_to(frame[(frame.row == "Single") & in_tables(frame)], frame, NETWORK)
     return frame

@@ -140,7 +140,7 @@ def place(config):
     differs, knob = differences[nearest], KNOB.get(config["method"])
     if differs.keys() <= {"position"}:
         return nearest, {}
-    between = differs.keys() - {"position"} == {knob}
+    between = differs.keys() - {"position"} == {knob} and knob in config
     return (f"{NAMES[config['method']]}({config[knob]:g})" if between else None), differs
 
 

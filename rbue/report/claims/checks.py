@@ -190,7 +190,7 @@ def joined(found, outcome, chance):
     """One answer from several differences, with `chance` of their p-values: max where all have to stand."""
     ps, judged = [each["p"] for each in found], {each["judged"] for each in found}
     p = None if None in ps else min(1.0, chance(ps))
-    return {"outcome": outcome, "p": p, "judged": "unpaired" if "unpaired" in judged else judged.pop()}
+    return {"outcome": outcome, "p": p, "judged": "unpaired" if "unpaired" in judged else max(judged)}
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------

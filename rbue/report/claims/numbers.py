@@ -139,8 +139,10 @@ def our_runs(results):
 def with_errors(frame):
     frame = frame.sort_values(CELL, kind="stable")
     found = over_seeds(frame, CELL, ["value", "noise"])
-    se = np.hypot(found.ours_noise, found.std_value.fillna(0.0) / np.sqrt(found.n))
-    samplings = [sampling.of_cell(cell) for _, cell in frame.groupby(CELL, sort=False)]
+    cells = [cell for _, cell in frame.groupby(CELL, sort=False)]
+    seeds = np.where([sampling.independent(cell) for cell in cells], found.n, 1)
+    se = np.hypot(found.ours_noise, found.std_value.fillna(0.0) / np.sqrt(seeds))
+    samplings = [sampling.of_cell(cell) for cell in cells]
     return found[CELL].assign(value=found.ours_value, half=0.0, n=found.n, se=se, sampling=samplings)
 
 
@@ -153,6 +155,7 @@ def comparable_times(frame):
 def our_records(run):
     """One record per metric of a run."""
     where = {key: getattr(run, key) for key in ("protocol", "dataset", "arch", "row", "seed", "machine", "passes")}
+    where["members"] = run.result.config.get("members", 1)
     scores = {} if run.corrupted else clean(run)  # cifar10_c brings its corruptions alone
     sampled = {} if run.corrupted else sampling.of_run(run.result)
     diverse = over_pairs(vars(run.result.diversity)) if run.result.diversity else {}

@@ -16,7 +16,12 @@ def of_cell(records):
     if records.sampling.isna().any():
         return None
     seeds = [(seed.value.mean(), mean_of(list(seed.sampling))) for _, seed in records.groupby("seed")]
-    return over_seeds(*map(list, zip(*seeds, strict=True)))
+    return over_seeds(*map(list, zip(*seeds, strict=True)), independent(records))
+
+
+def independent(records):
+    """Whether no two seeds share a training: the members of an ensemble are those of the next seeds."""
+    return (records.seed.drop_duplicates().sort_values().diff().dropna() >= records.members.max()).all()
 
 
 def mean_of(samplings):

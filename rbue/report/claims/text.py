@@ -15,8 +15,9 @@ Built by `make claims`: do not edit.
 - **On ours** a difference counts beyond 1.96 standard errors: test images and, from two seeds up, seeds. Smaller ones
   are ties. n is the number of seeds behind a cell.
 - *Paired over images*: both sides have stored what they predict for every test image, so what makes an image hard for
-  both cancels; with one seed each this is about these trained networks, not about the methods. *Unpaired*: one side
-  has not, and both count as independent. One claim asks many such questions, and some would differ by chance: only
+  both cancels; with one seed each this is about these trained networks, not about the methods; a row of one seed is
+  lent the scatter of the other's. Ensembles that share members count as one seed. *Unpaired*: one side has not, and
+  both count as independent. One claim asks many such questions, and some would differ by chance: only
   what survives Holm's correction for their number counts, and *undone* says how many did not. Numbers beside a claim,
   on which its verdict does not rest, are not corrected.
 - In brackets the smallest and the largest difference: a lower ECE and a shorter time win, of all else the higher.

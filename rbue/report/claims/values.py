@@ -20,7 +20,7 @@ One claim asks many such questions: `holm` says which answers chance could have 
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import copysign, hypot, inf, sqrt
+from math import copysign, hypot, inf, isnan, sqrt
 
 from scipy import stats
 
@@ -78,6 +78,8 @@ class Value:
         """Two-sided, of this difference being zero; None for a printed one, where rounding decides and not chance."""
         if self.half:
             return None
+        if isnan(self.error):  # of a test set of unknown size: tells nothing
+            return 1.0
         freedom = self.sampling.freedom if self.paired else inf
         return 2 * float(stats.t.sf(abs(self.mean) / self.error, freedom)) if self.error else float(not self.sign)
 

@@ -127,10 +127,11 @@ MORE = [
     seeded("fpr95", "Foreign images", "FPR95", three),
 ]
 MORE_NOTES = [
-    "Computed from `predictions.npz`. ECE with bins of equal width, as in the tables; with bins of equally many images; "
-    "with bins within each predicted class; and by the paper's formula to the letter, with bins by the true class's "
-    "score, which is no calibration error (see `rbue/predictions.py`). AURC: the error among the least uncertain images, "
-    "averaged over how many are kept. AUROC of mistakes and the scores of foreign images go by predictive entropy.",
+    "Computed from `predictions.npz`. ECE with bins of equal width, as in the tables; with bins of equally many "
+    "images; with bins within each predicted class; and by the paper's formula to the letter, with bins by the true "
+    "class's score, which is no calibration error (see `rbue/predictions.py`). AURC: the error among the least "
+    "uncertain images, averaged over how many are kept. AUROC of mistakes and the scores of foreign images go by "
+    "predictive entropy.",
     SEEDS,
 ]
 
