@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import copysign, hypot, inf, isnan, sqrt
 
-from scipy import stats
+from scipy.special import ndtr, stdtr, stdtrit  # scipy.stats takes a second to import
 
 from rbue.bootstrap import Sampling
 
@@ -71,7 +71,7 @@ class Value:
     def reach(self):
         """Half a 95 % interval."""
         few = self.paired and self.sampling.freedom < inf
-        return self.error * (stats.t.isf(LEVEL / 2, self.sampling.freedom) if few else Z)
+        return self.error * (-float(stdtrit(self.sampling.freedom, LEVEL / 2)) if few else Z)
 
     @cached_property
     def p(self):
@@ -80,8 +80,10 @@ class Value:
             return None
         if isnan(self.error):  # of a test set of unknown size: tells nothing
             return 1.0
-        freedom = self.sampling.freedom if self.paired else inf
-        return 2 * float(stats.t.sf(abs(self.mean) / self.error, freedom)) if self.error else float(not self.sign)
+        if not self.error:
+            return float(not self.sign)
+        few, far = self.paired and self.sampling.freedom < inf, -abs(self.mean) / self.error
+        return 2 * float(stdtr(self.sampling.freedom, far) if few else ndtr(far))
 
     @property
     def sign(self):
