@@ -1,0 +1,137 @@
+"""Claims on rows that share their test images: paired over images, and corrected for many comparisons."""
+
+from dataclasses import replace
+
+import made_up
+import numpy as np
+import pytest
+from scipy import stats
+from test_claims import our_frames, ours, result
+
+from rbue.predictions import Predictions
+from rbue.report.claims.checks import CONDITION, aside, each, on_par, unaffected
+from rbue.report.claims.numbers import Numbers
+from rbue.report.claims.predicates import PREDICATES
+from rbue.report.claims.rules import decide, degree, every
+from rbue.report.claims.scopes import C10, DE, Q8, Q95
+from rbue.report.claims.text import verdict_text
+from rbue.report.claims.values import Value, binomial, holm
+from rbue.schema import read
+
+
+def kept(folder, entry, right, confidence=0.95):
+    """The same result, read back with predictions that are right on these images."""
+    label = np.arange(len(right)) % 10
+    columns = {"label": label, "predicted": np.where(right, label, (label + 1) % 10)}
+    columns |= dict.fromkeys(("brier", "entropy", "sample_entropy"), np.zeros(len(right)))
+    sure = np.full(len(right), confidence)
+    stored = Predictions(**columns, confidence=sure, true_probability=np.where(right, sure, 0.01))
+    path = made_up.write(folder, [entry | {"metrics": entry["metrics"] | {"accuracy": float(right.mean())}}])
+    with open(path / entry["name"] / "predictions.npz", "wb") as file:
+        stored.save(file)
+    return read(path / entry["name"] / "result.json")
+
+
+def right_but(*wrong, images=10_000):
+    right = np.ones(images, bool)
+    for images_of in wrong:
+        right[images_of] = False
+    return right
+
+
+HARD = slice(0, 500)  # what every network gets wrong
+BETTER_AND_WORSE = right_but(slice(0, 440), slice(1000, 1020)), right_but(HARD)  # 60 mended, 20 spoilt: +0.40 pp
+
+
+def test_what_is_a_tie_unpaired_is_told_apart_on_the_same_images(tmp_path):
+    names = zip((Q95, Q8), BETTER_AND_WORSE, strict=True)
+    runs = [kept(tmp_path / label, result(label), right) for label, right in names]
+    paired, unpaired = ours("P9", runs), ours("P9", [replace(run, folder=None) for run in runs])
+    assert "0 win / 1 tie / 0 loss of 1 (+0.40 pp)" in unpaired.evidence and unpaired.judged == "unpaired"
+    assert "1 win / 0 tie / 0 loss of 1 (+0.40 pp)" in paired.evidence and paired.judged == "paired over images"
+    assert "(n = 1, paired over images)" in verdict_text(paired)
+    mixed = ours("P9", [runs[0], replace(runs[1], folder=None)])
+    assert mixed.evidence == unpaired.evidence and mixed.judged == "unpaired"
+
+
+def test_the_paired_error_is_that_of_the_images_that_differ(tmp_path):
+    names = zip((Q95, Q8), BETTER_AND_WORSE, strict=True)
+    runs = [kept(tmp_path / label, result(label), right) for label, right in names]
+    numbers = Numbers.of(our_frames(runs)["matched"])
+    gap = numbers.values[(*C10, Q95, "accuracy")] - numbers.values[(*C10, Q8, "accuracy")]
+    assert gap.error == pytest.approx(100 * np.sqrt(80) / 10_000, rel=0.05)
+    assert gap.p == pytest.approx(2 * stats.norm.sf(gap.mean / gap.error))
+
+
+def test_seeds_that_scatter_count_when_paired_too(tmp_path):
+    """Nothing but seeds differs: q = 0.95 is right on 9,400, 9,500 and 9,600 images."""
+    own = [right_but(slice(0, n)) for n in (600, 500, 400)]
+    runs = [kept(tmp_path / str(k), result(Q95, seed=k), right) for k, right in enumerate(own)]
+    runs += [kept(tmp_path / f"q{k}", result(Q8, seed=k), right_but(slice(0, 580))) for k in range(3)]
+    numbers = Numbers.of(our_frames(runs)["matched"])
+    gap = numbers.values[(*C10, Q95, "accuracy")] - numbers.values[(*C10, Q8, "accuracy")]
+    assert gap.error == pytest.approx(1 / np.sqrt(3), rel=0.05) and gap.sampling.freedom == pytest.approx(2, rel=0.1)
+    assert (gap.sign, ours("P9", runs).seeds) == (0, "n = 3")
+
+
+def test_a_difference_of_unknown_error_undoes_no_other():
+    assert Value(1.0, se=float("nan")).p == 1.0
+    assert holm([0.2, 1.0, 0.001, 0.03]) == [False, False, True, False]
+
+
+def test_ensembles_that_share_members_count_as_one_seed():
+    close, apart = ([result(DE, seed=s, accuracy=0.95 + s / 1000) for s in seeds] for seeds in ((0, 1), (0, 4)))
+    errors = [our_frames(runs)["matched"].set_index("metric").se["accuracy"] for runs in (close, apart)]
+    noise = 100 * binomial(0.9505, 10_000)
+    assert errors[0] == pytest.approx(np.hypot(noise, 0.1 / np.sqrt(2)), rel=0.01)
+    assert errors[1] == pytest.approx(np.hypot(100 * binomial(0.952, 10_000), 0.4 / 2), rel=0.01)
+
+
+def test_holms_correction_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == [True, False, False, True]  # .005 ≤ .05/4, .01 ≤ .05/3, .03 > .05/2
+    assert holm([0.05]) == [True] and holm([]) == []
+
+
+def many(gap, count=20):
+    """Places where q = 0.95 is better than q = 0.8 by this much of a standard error, one of them by ten."""
+    places = [("made up", str(k)) for k in range(count)]
+    means = {place: gap if k else 10 for k, place in enumerate(places)}
+    values = {(*p, Q95, "accuracy"): Value(m, se=1.0) for p, m in means.items()}
+    values |= {(*p, Q8, "accuracy"): Value(0.0) for p in places}
+    return Numbers(values, dict.fromkeys(values, 1)), places
+
+
+def scaled(numbers, factor):
+    return Numbers({key: value * factor for key, value in numbers.values.items()}, numbers.n)
+
+
+@pytest.mark.parametrize(("gap", "counts", "undone"), [(2.2, "1 win / 19 tie", 19), (4.0, "20 win / 0 tie", 0)])
+def test_of_many_comparisons_in_a_claim_only_what_survives_the_correction_counts(gap, counts, undone):
+    numbers, places = many(gap)
+    verdict = decide(PREDICATES["P9"].check(numbers, places), PREDICATES["P9"].rule, numbers)
+    assert counts in verdict.evidence
+    assert verdict.judged == "unpaired" + (f", {undone} undone by the correction" if undone else "")
+
+
+def test_where_no_difference_is_the_claim_one_that_may_be_chance_is_unclear():
+    numbers, places = many(2.2)
+    for judge in (on_par, unaffected):
+        worse = each([Q8], [Q95], "accuracy", judge=judge, words=CONDITION)
+        assert "19 unclear / 1 no of 20" in decide(worse(scaled(numbers, 0.2), places), degree, numbers).evidence
+
+
+def test_where_no_difference_is_the_claim_what_is_none_without_a_correction_stays_one():
+    numbers, places = many(1.5)
+    for judge in (on_par, unaffected):
+        worse = each([Q8], [Q95], "accuracy", judge=judge, words=CONDITION)
+        assert "19 yes / 1 no of 20" in decide(worse(scaled(numbers, 0.2), places), degree, numbers).evidence
+        assert "19 unclear / 1 no of 20" in decide(worse(numbers, places), degree, numbers).evidence  # error too large
+
+
+def test_evidence_beside_the_verdict_and_printed_numbers_are_not_corrected():
+    numbers, places = many(2.2)
+    beside = decide(aside(each([Q95], [Q8], "accuracy"))(numbers, places), every, numbers)
+    assert "20 win" in beside.evidence and beside.judged == ""
+    printed = Numbers({key: replace(v, half=0.005) for key, v in numbers.values.items()}, numbers.n)
+    found = decide(each([Q95], [Q8], "accuracy")(printed, places), every, printed)
+    assert "20 win" in found.evidence and found.judged == ""
