@@ -65,10 +65,9 @@ def optimizers(network, run, lr):
     by_adam = rhos if rhos and run.rho_optimizer == "adam" else []
     by_ivon = [] if rhos else posteriors
     random = {id(parameter) for parameter in means + rhos}
-    elsewhere = {id(parameter) for parameter in by_adam + [mu for mu, _ in by_ivon]}
     plain = [p for p in network.parameters() if id(p) not in random]
-    groups = [{"params": plain}]
-    groups += [{"params": [p for p in means + rhos if id(p) not in elsewhere], "weight_decay": 0.0}]
+    by_sgd = [] if by_ivon else means if by_adam else means + rhos
+    groups = [{"params": plain}, {"params": by_sgd, "weight_decay": 0.0}]
     common = {"momentum": run.momentum, "nesterov": run.momentum > 0, "weight_decay": run.weight_decay, "fused": True}
     made = [torch.optim.SGD([g for g in groups if g["params"]], lr=lr, **common)]
     if by_adam:

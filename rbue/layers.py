@@ -47,18 +47,19 @@ class _RReLU(torch.autograd.Function):
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, keys, limit, scale):
-        ctx.save_for_backward(hidden(keys), limit, scale)
-        return _Dropout.drop(x, keys, limit, scale)
+    def forward(ctx, x, keys, limit):
+        ctx.save_for_backward(hidden(keys), limit)
+        return _Dropout.drop(x, keys, limit)
 
     @staticmethod
-    def drop(x, keys, limit, scale):
+    def drop(x, keys, limit):
+        scale = 2.0**32 / (limit.float() + 2.0**31)  # 1 over the probability whose threshold it is
         return torch.where(noise.below(keys, x.shape[1:], limit), (x * scale).to(x.dtype), 0)
 
     @staticmethod
     def backward(ctx, grad):
-        keys, limit, scale = ctx.saved_tensors
-        return _Dropout.drop(grad, hidden(keys), limit, scale), None, None, None
+        keys, limit = ctx.saved_tensors
+        return _Dropout.drop(grad, hidden(keys), limit), None, None
 
 
 def hidden(keys):
@@ -136,10 +137,9 @@ class Dropout(Site):
         within(0, 1, p=p)
         self.p, self.random = p, p > 0
         self.register_buffer("limit", noise.threshold(1 - p), persistent=False)
-        self.register_buffer("scale", torch.tensor(1 / (1 - p) if p < 1 else 0.0), persistent=False)
 
     def forward(self, x):  # reads no p: one code for all
-        return _Dropout.apply(x, self.keys(x), self.limit, self.scale) if self.random else x
+        return _Dropout.apply(x, self.keys(x), self.limit) if self.random else x
 
     def twin(self):
         return nn.Identity()
