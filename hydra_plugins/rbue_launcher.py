@@ -3,15 +3,17 @@
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.utils import JobReturn, JobStatus
 
-from rbue import locks, results, sweeps
-from rbue.cli import failure, keep_failure
+from rbue.cli import keep_failure
+from rbue.errors import failure
+from rbue.runs import locks, results, sweeps
 
 
 class PackedLauncher(BasicLauncher):
     """Trains what the jobs need and runs each job as soon as its networks are there."""
 
     def launch(self, job_overrides, initial_job_idx):
-        from rbue import devices, training  # torch takes seconds: not for a TAB
+        from rbue import training
+        from rbue.runs import devices  # torch takes seconds: not for a TAB
 
         loader, config = self.hydra_context.config_loader, self.config
         jobs = sweeps.composed(job_overrides, lambda overrides: loader.load_sweep_config(config, overrides))
@@ -19,7 +21,7 @@ class PackedLauncher(BasicLauncher):
         for run in {run.device: run for _, run in waiting.values()}.values():
             devices.choose(run.device, run.per_gpu)  # refused before the first job
         returned = {number: lost(waiting.pop(number)[1], why) for number, why in without_official(waiting).items()}
-        for failed in training.in_packs([part for _, run in waiting.values() for part in run.trainings]):
+        for failed in training.train_in_packs([part for _, run in waiting.values() for part in run.trainings]):
             while (number := free(waiting, failed)) is not None:
                 returned[number] = self.run_one(number, *waiting.pop(number), failed)
         while waiting:  # for what another process is at
@@ -44,10 +46,11 @@ def without_official(waiting):
 
 
 def why_no_sets(run):
-    from rbue import data, shift
+    from rbue import data
+    from rbue.evaluation import corruption
 
     try:
-        shift.sets(run, data.load(run.trained_on, run.data_dir))
+        corruption.sets(run, data.load(run.trained_on, run.data_dir))
     except Exception as error:  # the other jobs go on
         return failure(error)
     return None

@@ -8,8 +8,8 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.utils import JobStatus
 from hydra.errors import HydraException
 
-from rbue import results, sweeps
-from rbue.cli import sentence
+from rbue.runs import results, sweeps
+from rbue.runs.messages import sentence
 
 
 class UnionSweeper(BasicSweeper):

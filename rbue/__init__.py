@@ -4,8 +4,8 @@ from importlib import import_module
 
 _FACE = {
     "randomize": "rbue.surgery",
-    "predict": "rbue.inference",
-    "Prediction": "rbue.inference",
+    "predict": "rbue.sampling",
+    "Prediction": "rbue.sampling",
     "DropReLU": "rbue.layers",
     "RReLU": "rbue.layers",
     "Dropout": "rbue.layers",

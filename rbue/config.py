@@ -15,13 +15,9 @@ from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 
-from hydra.core.config_store import ConfigStore
-from hydra.errors import CompactHydraException
-from omegaconf import MISSING, OmegaConf
+from omegaconf import MISSING
 
-
-class Refused(CompactHydraException):
-    """A request declined in one sentence that says what is wrong and the way out."""
+from rbue.errors import UserError, at_least, one_of, within
 
 
 def training(neutral=MISSING):
@@ -48,27 +44,13 @@ def unused():
     return field(default=MISSING, metadata={"part": "unused", "neutral": MISSING})
 
 
-def within(low, high, **values):
-    for name, value in values.items():
-        if not low <= value <= high:  # also refuses NaN
-            raise Refused(f"{name}={value} must lie in [{low}, {high}]")
-
-
-def at_least(low, **values):
-    for name, value in values.items():
-        if not low <= value < float("inf"):
-            raise Refused(f"{name}={value} must be at least {low}")
-
-
-def one_of(choices, **values):
-    for name, value in values.items():
-        if value not in choices:
-            raise Refused(f"{name}={value} is not known: choose one of {', '.join(choices)}")
-
-
 @dataclass
 class Run:
-    """What every method shares. The order of the fields is the order of --cfg job."""
+    """One run: the settings that every method shares, and the hooks that a method may override.
+
+    A method is a subclass (see `rbue.methods`). The order of the fields is the order of --cfg job. Hooks import torch
+    only when they are called.
+    """
 
     method: str = training()
     dataset: str = training()
@@ -117,18 +99,20 @@ class Run:
             self.precision = auto_precision(self.device)
         one_of(("auto", "eager"), engine=self.engine)
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
-            raise Refused(f"device={self.device} is not known: choose auto, cpu, cuda or one GPU such as cuda:1")
+            raise UserError(f"device={self.device} is not known: choose auto, cpu, cuda or one GPU such as cuda:1")
         one_of(("csv", "tensorboard"), logger=self.logger)
         if self.logger == "tensorboard" and not find_spec("tensorboard"):
-            raise Refused("logger=tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'")
+            raise UserError("logger=tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'")
         one_of(("none", "auto", "generated", "official"), corruptions=self.corruptions)
         if self.holdout and self.corruptions != "none":
-            raise Refused(f"holdout={self.holdout} tests on training images, of which there are no corrupted sets")
+            raise UserError(f"holdout={self.holdout} tests on training images, of which there are no corrupted sets")
 
     @property
     def trained_on(self):
         """Networks never train on corrupted images: cifar10_c evaluates what cifar10 trained."""
         return self.dataset.removesuffix("_c")
+
+    # --- hooks: a method overrides what is not the usual -------------------------------------------------------------
 
     @property
     def trainings(self):
@@ -136,7 +120,51 @@ class Run:
         return [self]
 
     @property
-    def knobs(self):
+    def passes(self):
+        """How many predictions are averaged."""
+        return self.samples
+
+    def build(self, network, images):
+        """The network to train, made of the plain one; `images` is the number of training images."""
+        from rbue.surgery import trace
+
+        return trace(network)  # as all methods do, so that compiler and evaluation see the same kind of network
+
+    @property
+    def loss(self):
+        """A function (logits, labels) -> the loss of one batch."""
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy
+
+    @property
+    def penalty(self):
+        """A function network -> what the loss of the whole training set is penalised by, such as a KL; or None."""
+        return None
+
+    @property
+    def penalty_schedule(self):
+        """The penalty's final weight, and the fraction of training over which it rises from 0 to it."""
+        return 0.0, 0.0
+
+    def optimizers(self, network, lr):
+        """The optimizers of a training; `lr` is a tensor that holds the learning rate of the current step."""
+        return [self.sgd([{"params": list(network.parameters())}], lr)]
+
+    def sgd(self, groups, lr):
+        """SGD as the protocol has it, over parameter groups, of which empty ones are left out."""
+        from torch.optim import SGD
+
+        common = {"momentum": self.momentum, "nesterov": self.momentum > 0, "weight_decay": self.weight_decay}
+        return SGD([group for group in groups if group["params"]], lr=lr, fused=True, **common)
+
+    refit_batchnorm = False  # whether batch-norm statistics are computed anew for each draw of the weights
+
+    # --- what a run is called -----------------------------------------------------------------------------------------
+
+    @property
+    def hyperparameters(self):
+        """The method's own settings."""
         shared = {f.name for f in fields(Run)}
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
 
@@ -165,20 +193,13 @@ class Run:
 def name_of(identity):
     """Readable axes for people, eight hex digits of the whole identity for certainty."""
     shared = {f.name for f in fields(Run)}
-    knobs = [spelled(key, value) for key, value in identity.items() if key not in shared]
-    axes = "-".join([identity["method"], *knobs, identity["protocol"], f"seed{identity['seed']}"])
+    hyperparameters = [spelled(key, value) for key, value in identity.items() if key not in shared]
+    axes = "-".join([identity["method"], *hyperparameters, identity["protocol"], f"seed{identity['seed']}"])
     return f"{identity['dataset']}/{identity['arch']}/{axes}-{digest(identity)}"
 
 
-def complete(identity):
-    """An identity with the neutral values that it leaves out: absent and neutral are the same setting."""
-    schema = SCHEMAS.get(identity["method"], Run)
-    neutral = {f.name: f.metadata["neutral"] for f in fields(schema) if f.metadata["neutral"] is not MISSING}
-    return neutral | identity
-
-
 def spelled(key, value):
-    """A knob in a folder's name."""
+    """A hyperparameter in a folder's name."""
     if isinstance(value, str):
         return value.replace("/", "_")
     if value is True:
@@ -188,155 +209,6 @@ def spelled(key, value):
 
 def digest(identity):
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
-
-
-@dataclass
-class Single(Run):
-    """One deterministic network (Section 4.1.4, a)."""
-
-    samples: int = unused()
-
-
-@dataclass
-class MCDropout(Run):
-    """Dropout in training and testing (Section 4.1.4, b)."""
-
-    p: float = training()
-    placement: str = training()
-
-    def __post_init__(self):
-        super().__post_init__()
-        within(0, 1, p=self.p)
-        one_of(("last", "block", "conv", "relu"), placement=self.placement)
-        self.placement = placement_of(self.arch, self.placement)
-
-
-def placement_of(arch, placement):
-    """VGG-13 has no blocks: there `block` is `last`, dropout before the classifier, and has its name."""
-    return "last" if (arch, placement) == ("vgg13", "block") else placement
-
-
-@dataclass
-class DeepEnsemble(Run):
-    """Independently trained networks (Section 4.1.4, c)."""
-
-    samples: int = unused()
-    members: int = evaluation()
-
-    def __post_init__(self):
-        super().__post_init__()
-        at_least(1, members=self.members)
-
-    @property
-    def trainings(self):
-        """Members are the Single runs of the next seeds, so a Single, an ensemble and a sweep share their trainings."""
-        shared = {f.name: getattr(self, f.name) for f in fields(Run)} | {"method": "single"}
-        return [Single(**shared | {"seed": self.seed + k}) for k in range(self.members)]
-
-
-@dataclass
-class SVI(Run):
-    """A Gaussian over the weights, sampled (Section 4.1.4, d)."""
-
-    sigma: float = training()
-    beta: float = training()
-    kl_warmup: float = training()
-    rho_lr: float = training()
-    rho_optimizer: str = training(neutral="adam")
-    tempered_prior: bool = training(neutral=False)
-    refit_batchnorm: bool = evaluation(neutral=False)
-
-    def __post_init__(self):
-        super().__post_init__()
-        at_least(0, rho_lr=self.rho_lr, beta=self.beta)
-        one_of(("sgd", "adam"), rho_optimizer=self.rho_optimizer)
-        if self.rho_optimizer == "sgd":
-            self.rho_lr = 1e-3  # not used, so all values are one run
-        if self.tempered_prior and not self.beta:
-            raise Refused("tempered_prior=true scales the prior's variance by beta, so beta must be above 0")
-        if not self.weight_decay:
-            raise Refused("method=svi takes its prior from the weight decay, so weight_decay must be above 0")
-        within(1e-8, 10, sigma=self.sigma)
-        within(0, 1, kl_warmup=self.kl_warmup)
-
-
-@dataclass
-class IVON(Run):
-    """A Gaussian over the weights by natural gradients (Shen et al., 2024); not in the paper."""
-
-    hess_init: float = training()
-    hess_rate: float = training()
-
-    def __post_init__(self):
-        super().__post_init__()
-        within(1e-8, 1e4, hess_init=self.hess_init)
-        within(0, 1, hess_rate=self.hess_rate)
-        if not self.weight_decay or self.momentum == 1:
-            raise Refused("method=ivon needs weight_decay above 0, for its prior, and momentum below 1")
-
-
-@dataclass
-class DropReLU(Run):
-    """Rectifiers kept with probability q (eq. 5)."""
-
-    q: float = training()
-    position: str = training()
-
-    def __post_init__(self):
-        super().__post_init__()
-        within(0, 1, q=self.q)
-        one_of(("all", "first", "last"), position=self.position)
-
-
-@dataclass
-class RReLU(Run):
-    """Negative slopes drawn from U(l, u) (eq. 6)."""
-
-    l: float = training()
-    u: float = training()
-    position: str = training()
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0 <= self.l < self.u < 1:
-            raise Refused(f"l={self.l}, u={self.u} must satisfy 0 <= l < u < 1")
-        one_of(("all", "first", "last"), position=self.position)
-
-
-SCHEMAS = {
-    "single": Single,
-    "mc_dropout": MCDropout,
-    "deep_ensemble": DeepEnsemble,
-    "svi": SVI,
-    "ivon": IVON,
-    "dropreLU": DropReLU,
-    "rrelu": RReLU,
-}
-
-
-@dataclass
-class Union:
-    """A sweep: lines as typed at the command line, and lines for clean datasets alone (conf/sweep)."""
-
-    _target_: str = "hydra_plugins.rbue_sweeper.UnionSweeper"
-    grids: list[str] = field(default_factory=list)
-    clean: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Packed:
-    _target_: str = "hydra_plugins.rbue_launcher.PackedLauncher"
-
-
-def register():
-    store = ConfigStore.instance().store
-    for name, schema in SCHEMAS.items():
-        store(group="hydra/schema", name=name, node=schema, package="_global_")
-    store(group="hydra/sweeper", name="union", node=Union)
-    store(group="hydra/launcher", name="packed", node=Packed)
-    OmegaConf.register_new_resolver("gpus", gpus, replace=True)
-    OmegaConf.register_new_resolver("places", lambda per_gpu: gpus() * (per_gpu or 1) or os.cpu_count(), replace=True)
-    OmegaConf.register_new_resolver("gpu_share", lambda per_gpu: 1 / (per_gpu or 1) if gpus() else 0, replace=True)
 
 
 def auto_precision(device):
@@ -361,11 +233,3 @@ def gpus():
         return len(glob("/dev/nvidia[0-9]*")) or len(glob("/dev/dxg"))  # the latter: Linux inside of Windows
     known = re.compile(r"\d+|(GPU|MIG)-.+").fullmatch  # CUDA stops at the first name that it does not know
     return len(list(takewhile(known, visible.split(","))))
-
-
-def parse(cfg) -> Run:
-    """A composed config becomes a checked, typed Run, or a sentence."""
-    known = {f.name for f in fields(SCHEMAS[cfg.method])}
-    for key in set(cfg) - known:
-        raise Refused(f"method={cfg.method} has no setting '{key}': python train.py --help lists each method's knobs")
-    return OmegaConf.to_object(cfg)

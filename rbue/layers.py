@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from rbue import noise
-from rbue.config import Refused, within
+from rbue.errors import UserError, within
 from rbue.noise import Noise
 
 
@@ -79,7 +79,7 @@ class Stem(nn.Conv2d):
         return self._conv_forward(x, weight, self.bias)
 
 
-class Site(nn.Module):
+class StochasticLayer(nn.Module):
     """A place in a network that draws noise: its number, and the source it shares with the network's other sites."""
 
     def __init__(self):
@@ -90,7 +90,7 @@ class Site(nn.Module):
         return self.noise.of_rows(self.site, x.shape[0], x.device)
 
 
-class DropReLU(Site):
+class DropReLU(StochasticLayer):
     """Each rectifier is kept with probability q and the identity otherwise (eq. 5). q=1 is a plain ReLU."""
 
     def __init__(self, q):
@@ -102,7 +102,7 @@ class DropReLU(Site):
     def forward(self, x):
         return _DropReLU.apply(x, self.keys(x), self.limit) if self.random else x.relu()  # reads no q: one code for all
 
-    def twin(self):
+    def deterministic(self):
         """What it does on average, without noise."""
         return nn.LeakyReLU(1 - self.q)
 
@@ -110,26 +110,26 @@ class DropReLU(Site):
         return f"q={self.q}"
 
 
-class RReLU(Site):
+class RReLU(StochasticLayer):
     """Negative inputs are multiplied by a slope drawn from U(l, u) (eq. 6), unlike nn.RReLU in testing too."""
 
     def __init__(self, l=1 / 8, u=1 / 3):
         super().__init__()
         if not (0 <= l <= u and u > 0):  # the backward pass knows a negative input by the output's sign
-            raise Refused(f"l={l}, u={u} must satisfy 0 <= l <= u and 0 < u")
+            raise UserError(f"l={l}, u={u} must satisfy 0 <= l <= u and 0 < u")
         self.l, self.u = l, u
 
     def forward(self, x):
         return _RReLU.apply(x, self.keys(x), self.l, self.u)
 
-    def twin(self):
+    def deterministic(self):
         return nn.LeakyReLU((self.l + self.u) / 2)
 
     def extra_repr(self):
         return f"l={self.l:.4g}, u={self.u:.4g}"
 
 
-class Dropout(Site):
+class Dropout(StochasticLayer):
     """Each element is zero with probability p and scaled by 1/(1-p) otherwise."""
 
     def __init__(self, p):
@@ -141,14 +141,14 @@ class Dropout(Site):
     def forward(self, x):  # reads no p: one code for all
         return _Dropout.apply(x, self.keys(x), self.limit) if self.random else x
 
-    def twin(self):
+    def deterministic(self):
         return nn.Identity()
 
     def extra_repr(self):
         return f"p={self.p}"
 
 
-class GaussianWeight(Site):
+class GaussianWeight(StochasticLayer):
     """A weight drawn from N(mu, sigma^2), once per forward pass: a parametrization of `mu` (see surgery.bayes).
 
     One draw serves the whole batch, as in Bayes by backprop. The prior is N(0, prior^2). Subclasses say what sigma is.

@@ -93,7 +93,7 @@ def auroc(inside, outside):
 def temperature(probs, labels, bins=30):
     """ECE and NLL of temperature-scaled predictions. With no validation set, each half of the images scales the other.
 
-    The temperature divides the logarithm of the mean probabilities: one knob, which cannot change the accuracy.
+    The temperature divides the logarithm of the mean probabilities: one number, which cannot change the accuracy.
     """
     logits = probs.double().clamp_min(TINY).log()
     halves = [slice(0, None, 2), slice(1, None, 2)]

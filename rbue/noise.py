@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import torch
 
-from rbue.config import Refused
+from rbue.errors import UserError
 
 PASS = -1  # the row of what is drawn once a forward pass
 TRAIN, AUGMENT, TEST = (purpose << 32 for purpose in range(3))  # added to a run's seed: three streams that never meet
@@ -127,7 +127,7 @@ class Noise:
         if self.by_row is None:
             return fresh(rows, device)
         if rows not in (1, self.by_row.shape[1]):  # one row, as of a parameter, meets every image
-            raise Refused(f"a random layer got {rows} rows for {self.by_row.shape[1]} images: images must come first")
+            raise UserError(f"a random layer got {rows} rows for {self.by_row.shape[1]} images: images must come first")
         return self.by_row[site]
 
     def of_pass(self, site, device):

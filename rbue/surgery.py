@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from rbue.config import Refused
-from rbue.layers import DropReLU, GaussianWeight, Site, Stem
+from rbue.errors import UserError
+from rbue.layers import DropReLU, GaussianWeight, Stem, StochasticLayer
 from rbue.noise import Noise
 
 IN_PLACE = {F.relu_, torch.relu_, "relu_"}
@@ -24,7 +24,9 @@ FUNCTIONAL = {F.relu, torch.relu, "relu"} | IN_PLACE
 
 class Tracer(fx.Tracer):
     def is_leaf_module(self, module, name):
-        return isinstance(module, (Site, Stem)) or follows_mode(module) or super().is_leaf_module(module, name)
+        return (
+            isinstance(module, (StochasticLayer, Stem)) or follows_mode(module) or super().is_leaf_module(module, name)
+        )
 
 
 def follows_mode(module):
@@ -50,7 +52,7 @@ def trace(network) -> fx.GraphModule:
         return thaw_dropout(fx.GraphModule(network, without(graph, known)))
     except Exception as error:  # whatever a network's own code makes of a proxy
         why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise Refused(
+        raise UserError(
             f"{type(network).__name__} cannot be traced by torch.fx ({why}): "
             "put rbue.DropReLU(q) in place of its rectifiers by hand"
         ) from error
@@ -108,7 +110,7 @@ def randomize(network, layer=None, *, q=None, position="all"):
     `position` is all, first or last: which rectifiers become random, in the order they are executed.
     """
     if (layer is None) == (q is None):
-        raise Refused("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
+        raise UserError("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
     layer, graph = layer or DropReLU(q), trace(network)
     refuse_hidden(graph)
     for node in at(position, some(rectifiers(graph), network)):
@@ -119,7 +121,7 @@ def randomize(network, layer=None, *, q=None, position="all"):
 def at(position, nodes):
     places = {"all": slice(None), "first": slice(0, 1), "last": slice(-1, None)}
     if position not in places:
-        raise Refused(f"position={position} is not known: choose one of {', '.join(places)}")
+        raise UserError(f"position={position} is not known: choose one of {', '.join(places)}")
     return nodes[places[position]]
 
 
@@ -129,7 +131,7 @@ def refuse_hidden(graph):
     for node in (n for n in modules_called(graph, nn.Module) if n not in seen):
         closed = graph.get_submodule(node.target)
         if any(map(hides_rectifier, closed.modules())):
-            raise Refused(
+            raise UserError(
                 f"{node.target} is a {type(closed).__name__}, whose rectifiers torch.fx does not see: make it with "
                 "activation=rbue.DropReLU(q) where it takes one, or write it out in layers of your own"
             )
@@ -142,10 +144,10 @@ def hides_rectifier(module):
 
 
 def some(nodes, network):
-    if not nodes and any(isinstance(m, Site) for m in network.modules()):
-        raise Refused(f"{type(network).__name__} is random already: start again from the network it was made of")
+    if not nodes and any(isinstance(m, StochasticLayer) for m in network.modules()):
+        raise UserError(f"{type(network).__name__} is random already: start again from the network it was made of")
     if not nodes:
-        raise Refused(f"{type(network).__name__} calls no nn.ReLU or F.relu, so there is nothing to make random")
+        raise UserError(f"{type(network).__name__} calls no nn.ReLU or F.relu, so there is nothing to make random")
     return nodes
 
 
@@ -169,7 +171,7 @@ def overwrites(graph, node):
 
 def call(graph, node, layer, source):
     """A call of `layer` right behind `node`."""
-    name = f"{type(layer).__name__.lower()}_{sum(isinstance(m, Site) for m in graph.modules())}"
+    name = f"{type(layer).__name__.lower()}_{sum(isinstance(m, StochasticLayer) for m in graph.modules())}"
     graph.add_submodule(name, layer)
     with graph.graph.inserting_after(node):
         return graph.graph.call_module(name, (source,))
@@ -196,7 +198,7 @@ def add_dropout(network, layer, placement):
 def before_last_linear(graph):
     linear = modules_called(graph, nn.Linear)
     if not linear:
-        raise Refused("this placement is before the last nn.Linear, and there is none: take placement=relu or conv")
+        raise UserError("this placement is before the last nn.Linear, and there is none: take placement=relu or conv")
     return [linear[-1].args[0]]
 
 
@@ -236,13 +238,24 @@ def posteriors(network):
     return [(m.original, m[0]) for m in lists if isinstance(m[0], GaussianWeight)]
 
 
-def twin(network):
-    """The same weights in one pass without noise: every site gives way to its mean."""
+def kl(network):
+    """KL divergence between posterior and prior, summed over all random weights, in nats."""
+    return torch.stack([weight.kl(mu) for mu, weight in posteriors(network)]).sum()
+
+
+def plain_parameters(network):
+    """The parameters that `bayes` left deterministic."""
+    random = {id(p) for mu, weight in posteriors(network) for p in (mu, *weight.parameters())}
+    return [p for p in network.parameters() if id(p) not in random]
+
+
+def deterministic(network):
+    """The same weights in one pass without noise: every stochastic layer gives way to its mean."""
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if parametrize.is_parametrized(m)]:
         settle(module)
-    for name in [name for name, module in network.named_modules() if isinstance(module, Site)]:
-        network.set_submodule(name, network.get_submodule(name).twin())
+    for name in [name for name, module in network.named_modules() if isinstance(module, StochasticLayer)]:
+        network.set_submodule(name, network.get_submodule(name).deterministic())
     return network
 
 
@@ -257,7 +270,7 @@ def settle(module):
 
 def wire(network):
     """Numbers the sites in execution order and gives them one source of noise."""
-    sites = [m for m in network.modules() if isinstance(m, Site)]
+    sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
     shared = Noise(len(sites))
     for number, site in enumerate(sites):
         site.noise, site.site = shared, number
@@ -292,7 +305,7 @@ def split_at_noise(graph):
     """
     noisy, fixed = set(), set()  # reached by noise; reached by no image, so not to be repeated with them
     for node in graph.graph.nodes:
-        if node.op == "output" or is_site(graph, node) or asks_shape(node) or noisy & set(node.all_input_nodes):
+        if node.op == "output" or is_stochastic(graph, node) or asks_shape(node) or noisy & set(node.all_input_nodes):
             noisy.add(node)
         elif node.op != "placeholder" and fixed >= set(node.all_input_nodes):
             fixed.add(node)
@@ -308,9 +321,11 @@ def split_at_noise(graph):
     return fx.GraphModule(graph, once), fx.GraphModule(graph, every)
 
 
-def is_site(graph, node):
+def is_stochastic(graph, node):
     """A random layer, or a module that is not opened and holds one."""
-    return node.op == "call_module" and any(isinstance(m, Site) for m in graph.get_submodule(node.target).modules())
+    return node.op == "call_module" and any(
+        isinstance(m, StochasticLayer) for m in graph.get_submodule(node.target).modules()
+    )
 
 
 def asks_shape(node):

@@ -43,8 +43,8 @@ def main(argv=None):
     args = arguments(argv)
     layers = {"ReLU": nn.ReLU(), "DropReLU": DropReLU(args.q), "RReLU": RReLU()}
     frame = pd.DataFrame([point for name, layer in layers.items() for point in points(name, layer)])
-    knobs = {"q": args.q, "l": layers["RReLU"].l, "u": layers["RReLU"].u}
-    for path in draw(frame, knobs, Path(args.out))[:4:2]:
+    hyperparameters = {"q": args.q, "l": layers["RReLU"].l, "u": layers["RReLU"].u}
+    for path in draw(frame, hyperparameters, Path(args.out))[:4:2]:
         print(f"{path.with_suffix('')}.{{pdf,png}}")
 
 

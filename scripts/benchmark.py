@@ -35,18 +35,22 @@ from hydra import compose
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from rbue import archs, config, devices, engine, inference, methods, results, surgery
+from rbue import config, methods, networks, surgery
 from rbue.data import Data
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
-from rbue.layers import DropReLU, RReLU, Site, Stem
-from rbue.report.rows import own_hydra, register_once
+from rbue.evaluation import evaluator
+from rbue.layers import DropReLU, RReLU, Stem, StochasticLayer
+from rbue.runs import devices, results
+from rbue.runs.compose import own_hydra, register_once
+from rbue.training import capture
+from rbue.training.step import Images, Step
 
 PARTS = ("training", "packing", "layers", "prediction", "corruptions", "start")
 BATCH, IMAGES = 128, 50_000
 TESTS = 10_000 if torch.cuda.is_available() else 500
 
 
-class Textbook(Site):
+class Textbook(StochasticLayer):
     """DropReLU or RReLU as one would write it: a stored random mask or torch's own layer."""
 
     def __init__(self, kind):
@@ -60,7 +64,7 @@ class Textbook(Site):
         return torch.where(x < 0, (1 - kept) * x, x)
 
 
-class Plain(Site):
+class Plain(StochasticLayer):
     """A rectifier in a site's place that draws nothing: what the passes cost without noise."""
 
     def forward(self, x):
@@ -111,7 +115,7 @@ class Bench:
 
     def __init__(self, device, quick):
         self.device, self.data = device, make_data()
-        self.images = engine.Images(self.data, 4, device)
+        self.images = Images(self.data, 4, device)
         self.inner, self.repeats = (3, 3) if quick else (100, 5)
         self.gpu, self.rows, self.limit = device.type == "cuda", [], matmul_rate(device)
 
@@ -147,7 +151,7 @@ class Bench:
     def step(self, run, layer=None):
         network = methods.build(run, 10, IMAGES)
         network = surgery.randomize(network, layer) if layer else network
-        step = engine.Step(run, network, self.images, self.device)
+        step = Step(run, network, self.images, self.device)
         step.shuffle(0)
         return step
 
@@ -173,7 +177,7 @@ class Bench:
         before = self.held
         with devices.measured(self.device) as cost:
             steps = [self.step(make_run(f"arch={arch}", f"seed={seed}"), layer) for seed in range(models)]
-            function, how = engine.fast(steps, self.device)
+            function, how = capture.accelerate(steps, self.device)
         settings |= {"engine": how, "peak_memory_bytes": cost["peak_memory_bytes"] - before}
         return name, function, settings | {"images": models * BATCH}
 
@@ -186,7 +190,7 @@ class Bench:
                 ("DropReLU", DropReLU(0.9)),
                 ("RReLU, textbook (F.rrelu)", Textbook("RReLU")),
                 ("RReLU", RReLU()),
-                ("LeakyReLU: RReLU without its noise", RReLU().twin()),
+                ("LeakyReLU: RReLU without its noise", RReLU().deterministic()),
             )
         ]
         self.race(f"{arch} layers", BATCH, made)
@@ -198,8 +202,8 @@ class Bench:
                 kind: surgery.randomize(network, layer, position=position).to(self.device).eval()
                 for kind, network, layer in (
                     ("plain", plain_network(arch), Textbook("DropReLU")),
-                    ("noise", archs.build(arch, 10), DropReLU(0.9)),
-                    ("relu", archs.build(arch, 10), Plain()),
+                    ("noise", networks.build(arch, 10), DropReLU(0.9)),
+                    ("relu", networks.build(arch, 10), Plain()),
                 )
             }
             plain, relu = f"{samples} fp32 eager passes, noise {where}", f"ours, ReLU in place of noise {where}"
@@ -226,14 +230,14 @@ class Bench:
     def predicted(self, name, network, samples, against):
         """A runner of our prediction of all test images."""
         run, before = make_run(f"samples={samples}", "method=dropreLU"), self.held
-        batch = inference.batch_size(run, self.device)
+        batch = evaluator.batch_size(run, self.device)
         with devices.measured(self.device) as cost, torch.no_grad():
-            images = self.pictures().to(inference.precision_of(run, self.device))
-            draw_samples, how = inference.fast(network, samples, run, images[:batch], images.dtype)
+            images = self.pictures().to(evaluator.precision_of(run, self.device))
+            draw_samples, how = evaluator.fast(network, samples, run, images[:batch], images.dtype)
 
         @torch.no_grad()
         def work():
-            inference.evaluate([draw_samples], images, lambda x: x, batch)
+            evaluator.evaluate([draw_samples], images, lambda x: x, batch)
 
         return name, work, {"against": against, "engine": how, "peak_memory_bytes": cost["peak_memory_bytes"] - before}
 
@@ -344,7 +348,7 @@ class PlainLoop:
 
 def plain_network(arch):
     """Without what our networks do for speed."""
-    network = archs.ARCHS[arch](10)
+    network = networks.ARCHS[arch](10)
     for stem in (m for m in network.modules() if isinstance(m, Stem)):
         stem.__class__ = torch.nn.Conv2d
     return network
@@ -373,7 +377,7 @@ def flops_of(arch):
     from torch.utils.flop_counter import FlopCounterMode  # here, since a start should not pay for it
 
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        archs.build(arch, 10).eval()(torch.zeros(1, 3, 32, 32))
+        networks.build(arch, 10).eval()(torch.zeros(1, 3, 32, 32))
     return counter.get_total_flops()
 
 
@@ -388,13 +392,13 @@ def first_step(arch):
     """When each phase of a start was over, as JSON."""
     times = {"imports": time.time()}
     device, data = devices.choose("auto"), make_data()
-    images = engine.Images(data, 4, device)
+    images = Images(data, 4, device)
     times["data"] = time.time()
     run = make_run(f"arch={arch}")
-    step = engine.Step(run, methods.build(run, 10, IMAGES), images, device)
+    step = Step(run, methods.build(run, 10, IMAGES), images, device)
     step.shuffle(0)
     times["network"] = time.time()
-    advance, _ = engine.fast([step], device)
+    advance, _ = capture.accelerate([step], device)
     times["compiling and capturing"] = time.time()
     advance()
     devices.synchronize(device)
@@ -426,7 +430,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     gpu = torch.cuda.is_available()
     usual = ["resnet18", "vgg13", "densenet121"] if gpu else ["small"]
-    parser.add_argument("--archs", nargs="+", default=usual, choices=list(archs.ARCHS))
+    parser.add_argument("--archs", nargs="+", default=usual, choices=list(networks.ARCHS))
     parser.add_argument("--only", nargs="+", choices=PARTS)
     parser.add_argument("--quick", action="store_true", help="few repeats, nothing written: for a look")
     parser.add_argument("--first-step", metavar="ARCH", help=argparse.SUPPRESS)

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))  # runs from a clone, without an install
 
 import torch
 
-from rbue.results import collect
+from rbue.runs.results import collect
 
 # One thread a process: the same sums in the same order, whoever starts it and whatever runs beside it.
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors
 from rbue.report.claims import build, markdown, summary
 from rbue.report.claims.text import counts
-from rbue.results import collect
+from rbue.runs.results import collect
 
 
 def arguments(argv):

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from rbue.cli import one_sentence_errors
-from rbue.config import Refused
 from rbue.data import DATASETS, load
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
+from rbue.errors import UserError
 from rbue.report.figures.style import canvas, save, styled
 from rbue.report.text import dataset_name
 
@@ -67,7 +67,7 @@ def type_strip(images, name, index, textures):
     """A type's five severities, or the sentence that says why it cannot be drawn."""
     try:
         return strip(at_severities(images[index], name, index, textures)[1:, 0])
-    except Refused as refused:
+    except UserError as refused:
         print(f"without {name}: {refused}")
         return None
 

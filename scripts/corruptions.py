@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from rbue import devices
 from rbue.cli import one_sentence_errors
-from rbue.config import Refused
 from rbue.data import DATASETS, load
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
 from rbue.data.corruptions.weather import NoTextures
+from rbue.errors import UserError
+from rbue.runs import devices
 
 HEAD = 100  # images of a set that are hashed once more, for a check in seconds
 
@@ -78,7 +78,7 @@ def finish_type(name, images, manifest, args, bar):
         return
     entry = write_type(path, images, name, args, bar)
     if known and known != entry:
-        raise Refused(f"{path} has sha256 {entry['sha256']} and {args.manifest} says {known['sha256']}: other images")
+        raise UserError(f"{path} has sha256 {entry['sha256']} and {args.manifest} says {known['sha256']}: other images")
     manifest["files"][name] = entry
     write_whole(args.manifest, lambda file: file.write((json.dumps(manifest, indent=1) + "\n").encode()))
 
@@ -90,7 +90,7 @@ def open_manifest(args, count):
         return identity | {"files": {}}
     manifest = json.loads(args.manifest.read_text())
     if {key: manifest.get(key) for key in identity} != identity:
-        raise Refused(f"{args.manifest} is of another dataset, seed or number of images: name a new --manifest")
+        raise UserError(f"{args.manifest} is of another dataset, seed or number of images: name a new --manifest")
     return manifest
 
 
@@ -107,10 +107,10 @@ def write_sets(args):
                 finish_type(name, images, manifest, args, bar)
             except NoTextures as sentence:
                 print(f"left out: {sentence}", file=sys.stderr)
-            except Refused as refused:
+            except UserError as refused:
                 refusals.append(str(refused))
     if refusals:
-        raise Refused("\n".join(refusals))
+        raise UserError("\n".join(refusals))
 
 
 def arguments():

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors
 from rbue.report.figures import draw, draw_general, left_out, makes, networks
 from rbue.report.records import records
-from rbue.results import collect
+from rbue.runs.results import collect
 
 
 def arguments(argv):

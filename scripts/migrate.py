@@ -15,9 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue import results, schema
 from rbue.cli import one_sentence_errors
-from rbue.config import Refused
+from rbue.errors import UserError
+from rbue.runs import results, schema
 
 
 def arguments(argv):
@@ -38,7 +38,7 @@ def migrate(path, root, weights):
     target = root / upgraded["name"]
     if target != path.parent:
         if target.exists():
-            raise Refused(f"{path} stays as it is: {target} is there already")
+            raise UserError(f"{path} stays as it is: {target} is there already")
         target.parent.mkdir(parents=True, exist_ok=True)
         os.rename(path.parent, target)
     results.write(target / "result.json", upgraded)
@@ -61,7 +61,7 @@ def main(argv=None):
     for path in sorted(root.rglob("result.json")):
         try:
             renamed += migrate(path, root, args.weights)
-        except Refused as sentence:
+        except UserError as sentence:
             print(f"left out: {sentence}", file=sys.stderr)
     print(f"{root}: {renamed} results brought to format {schema.FORMAT}")
 

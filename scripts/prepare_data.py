@@ -9,8 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs without an install
 
-from rbue.config import Refused
 from rbue.data import DATASETS, load
+from rbue.errors import UserError
 
 
 def describe(dataset, data):
@@ -27,7 +27,7 @@ def main():
     args = parser.parse_args()
     try:
         print(describe(args.dataset, load(args.dataset, args.data_dir)))
-    except Refused as refused:
+    except UserError as refused:
         sys.exit(str(refused))
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue import results, sweeps
 from rbue.cli import one_sentence_errors
-from rbue.config import Refused
+from rbue.errors import UserError
+from rbue.runs import results, sweeps
 
 
 def main(words):
@@ -31,7 +31,7 @@ def begun(folder, words):
     for group, configs in sweeps.begun(found, folder).items():
         try:
             runs, taken = sweeps.rows_of(group, configs, words)
-        except Refused as why:  # a result of another version, with names that are gone
+        except UserError as why:  # a result of another version, with names that are gone
             print(f"left out: {' '.join(group)}: {why}", file=sys.stderr)
             continue
         cells += [sweeps.cell(run, known) for run in runs]

@@ -16,7 +16,7 @@ from rbue.report import position
 from rbue.report.cells import build
 from rbue.report.records import records
 from rbue.report.tables import BEGIN, END, coverage, put_headline, summary, write
-from rbue.results import collect
+from rbue.runs.results import collect
 
 
 def arguments(argv):

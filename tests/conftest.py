@@ -9,14 +9,14 @@ from hydra import compose, initialize_config_dir
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from rbue import config  # noqa: E402
+from rbue.runs.compose import parse, register  # noqa: E402
 
-config.register()
+register()
 
 
 def compose_run(*overrides):
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return config.parse(compose("config", overrides=list(overrides)))
+        return parse(compose("config", overrides=list(overrides)))
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ from math import log
 import numpy as np
 from PIL import Image
 
-from rbue import schema
 from rbue.config import name_of
 from rbue.report.records import records
-from rbue.report.rows import ROWS, canonical
+from rbue.report.rows import ROWS
+from rbue.runs import schema
+from rbue.runs.compose import canonical
 
 TYPES = ["fog", "snow", "contrast", "pixelate", "spatter"]
 DIGITS = ("digits", "demo", "small")

@@ -13,11 +13,14 @@ from conftest import compose_run
 from PIL import Image
 
 import rbue
-from rbue import analysis, inference, methods, metrics, noise, results, surgery
-from rbue.archs import build
-from rbue.config import Refused
+from rbue import methods, metrics, noise, surgery
 from rbue.data import corruptions, outside, sources
+from rbue.errors import UserError
+from rbue.evaluation import analysis, evaluator
 from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU
+from rbue.main import experiment
+from rbue.networks import build
+from rbue.runs import results
 
 CPU = torch.device("cpu")
 X = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -43,20 +46,20 @@ def stochastic(kind, arch="small"):
 def test_a_layers_twin_is_the_mean_of_many_draws(layer):
     x = torch.linspace(-2, 2, 21)[None]
     drawn = surgery.wire(layer)(x.expand(40000, -1))
-    assert torch.allclose(layer.twin()(x), drawn.mean(0, keepdim=True), atol=0.03)
+    assert torch.allclose(layer.deterministic()(x), drawn.mean(0, keepdim=True), atol=0.03)
 
 
 def test_twins_have_the_mean_slope():
     minus = torch.tensor([-1.0])
-    assert DropReLU(0.9).twin()(minus).item() == pytest.approx(-0.1)
-    assert RReLU().twin()(minus).item() == pytest.approx(-11 / 48)
+    assert DropReLU(0.9).deterministic()(minus).item() == pytest.approx(-0.1)
+    assert RReLU().deterministic()(minus).item() == pytest.approx(-11 / 48)
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_a_networks_twin_is_deterministic_and_the_network_stays_as_it_was(kind):
     net = stochastic(kind)
     before = rbue.predict(net, X, samples=3).samples
-    twin = surgery.twin(net)
+    twin = surgery.deterministic(net)
     assert noise.of(twin).sites == 0
     assert rbue.predict(twin, X).samples.shape[0] == 1
     assert torch.equal(rbue.predict(net, X, samples=3).samples, before)
@@ -66,15 +69,15 @@ def test_a_networks_twin_is_deterministic_and_the_network_stays_as_it_was(kind):
 def test_the_twin_of_dropout_and_of_svi_is_the_plain_network(kind):
     torch.manual_seed(0)
     plain = build("small", 10)
-    twin = surgery.twin(NETWORKS[kind](plain).eval())
+    twin = surgery.deterministic(NETWORKS[kind](plain).eval())
     assert torch.equal(twin(X), plain.eval()(X))
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_a_twin_folds_like_any_network(kind):
-    twin = surgery.twin(stochastic(kind, "resnet18"))
+    twin = surgery.deterministic(stochastic(kind, "resnet18"))
     with torch.no_grad():
-        assert torch.allclose(inference.compact(twin, torch.float32)(X), twin(X), atol=1e-3, rtol=1e-3)
+        assert torch.allclose(evaluator.compact(twin, torch.float32)(X), twin(X), atol=1e-3, rtol=1e-3)
 
 
 # --- variance ---------------------------------------------------------------------------------------------------------
@@ -125,7 +128,7 @@ def test_networks_without_droprelu_have_no_such_variance(digits):
 
 def test_a_dataset_that_is_not_on_disk_is_not_downloaded(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(sources, "fetch", lambda *_: pytest.fail("this would download"))
-    with pytest.raises(Refused, match="make data DATASET=cifar100 fetches it"):
+    with pytest.raises(UserError, match="make data DATASET=cifar100 fetches it"):
         outside("cifar10", None, tmp_path)
     run = compose_run("dataset=cifar10", f"data_dir={tmp_path}")
     assert analysis.foreign_entropy(run, None, None) is None and analysis.ood(run, None, None) is None
@@ -144,7 +147,7 @@ def test_corruptions_take_turns_and_frost_has_none(digits):
 
 def test_auroc_compares_the_entropies_of_the_two_sets(digits_run, digits):
     run = digits_run("method=dropreLU", "samples=2")
-    test = inference.Tester(run, [methods.build(run, 10, 1437).eval()], digits, CPU)
+    test = evaluator.Evaluator(run, [methods.build(run, 10, 1437).eval()], digits, CPU)
     certain = torch.eye(10)[digits.test_labels]
     found = analysis.ood(run, certain, analysis.foreign_entropy(run, test, digits))
     assert (found["dataset"], found["auroc"], found["images"]) == ("digits_c", 1, 360)
@@ -157,7 +160,7 @@ def test_auroc_compares_the_entropies_of_the_two_sets(digits_run, digits):
 def test_the_example_is_the_most_uncertain_image_that_is_predicted_rightly(digits):
     probs = (3 * torch.randn(4, 360, 10, generator=torch.Generator().manual_seed(0))).softmax(-1)
     mean = probs.mean(0)
-    shown = analysis.example(inference.Evaluated(mean, metrics.entropy(probs).mean(0), probs, {}), digits)
+    shown = analysis.example(evaluator.Evaluated(mean, metrics.entropy(probs).mean(0), probs, {}), digits)
     index = shown["index"]
     entropy, right = metrics.entropy(mean.double()), mean.argmax(1) == digits.test_labels
     assert right[index] and entropy[index] == entropy[right].max() == shown["entropy"]
@@ -169,7 +172,7 @@ def test_the_example_is_the_most_uncertain_image_that_is_predicted_rightly(digit
 
 def test_there_is_no_example_where_nothing_is_right(digits):
     wrong = torch.eye(10)[(digits.test_labels + 1) % 10]
-    assert analysis.example(inference.Evaluated(wrong, metrics.entropy(wrong), wrong[None], {}), digits) is None
+    assert analysis.example(evaluator.Evaluated(wrong, metrics.entropy(wrong), wrong[None], {}), digits) is None
 
 
 def test_every_class_has_one_name():
@@ -193,9 +196,6 @@ KEYS = {"reliability", "rejection", "temperature", "ood", "twin", "variance", "p
     ],
 )
 def test_a_runs_file_has_every_number(method, absent, digits_run, few_digits, monkeypatch):
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # the command sets it for its own process: put back after the test
-    from train import experiment
-
     monkeypatch.setattr(sources, "load", lambda *_: few_digits)
     run = digits_run("epochs=1", "samples=3", *method.split())
     experiment(run)

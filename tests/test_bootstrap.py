@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rbue import predictions as kept
-from rbue.bootstrap import RESAMPLES, Sampling, over_seeds, replicates, weights
+from rbue.report.bootstrap import RESAMPLES, Sampling, over_seeds, replicates, weights
 from rbue.report.claims.values import Value
+from rbue.runs import predictions as kept
 
 METRICS = ("accuracy", "ece", "nll")
 IMAGES = 200

@@ -12,7 +12,6 @@ import made_up
 import numpy as np
 import pytest
 
-from rbue import schema
 from rbue.report import claims
 from rbue.report.claims import algebra, markdown
 from rbue.report.claims import numbers as claimed
@@ -23,8 +22,10 @@ from rbue.report.claims.rules import balance, decide, degree, each_part, every
 from rbue.report.claims.scopes import C10, EVERYWHERE, P2, P5, Q8, Q95, RRELU, SINGLE, SVI, VARIED
 from rbue.report.claims.text import verdict_text
 from rbue.report.claims.values import Value, binomial
-from rbue.report.rows import LABELS, PROPOSED, ROWS, canonical
-from rbue.results import collect
+from rbue.report.rows import LABELS, PROPOSED, ROWS
+from rbue.runs import schema
+from rbue.runs.compose import canonical
+from rbue.runs.results import collect
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "results" / "paper"

@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 from test_claims import our_frames, ours, result
 
-from rbue.predictions import Predictions
 from rbue.report.claims.checks import CONDITION, aside, each, on_par, unaffected
 from rbue.report.claims.numbers import Numbers
 from rbue.report.claims.predicates import PREDICATES
@@ -16,7 +15,8 @@ from rbue.report.claims.rules import decide, degree, every
 from rbue.report.claims.scopes import C10, DE, Q8, Q95
 from rbue.report.claims.text import verdict_text
 from rbue.report.claims.values import Value, binomial, holm
-from rbue.schema import read
+from rbue.runs.predictions import Predictions
+from rbue.runs.schema import read
 
 
 def kept(folder, entry, right, confidence=0.95):

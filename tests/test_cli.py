@@ -9,8 +9,9 @@ from dataclasses import fields
 import pytest
 from conftest import ROOT, compose_run
 
-from rbue import config
-from rbue.config import Refused
+from rbue import config, methods
+from rbue.errors import UserError
+from rbue.runs import compose
 
 
 def train(*arguments, cwd=None):
@@ -59,10 +60,10 @@ def test_help_teaches_with_commands_that_compose():
     assert len(commands) == 4
     for command in commands:
         assert train(*[w for w in command if w != "-m" and "," not in w], "--cfg", "job").returncode == 0
-    listed = re.search(r"Knobs by method: (.+?)\.   ", text, re.S)[1]
+    listed = dict(re.findall(r"^  (\w+): ((?:\w+, )*\w+)$", text.split("Hyperparameters by method")[1], re.M))
     shared = {f.name for f in fields(config.Run)}
-    knobs = {name: [f.name for f in fields(schema) if f.name not in shared] for name, schema in config.SCHEMAS.items()}
-    assert [part.split() for part in listed.split("|")] == [[name, *own] for name, own in knobs.items() if own]
+    own = {name: [f.name for f in fields(m) if f.name not in shared] for name, m in methods.METHODS.items()}
+    assert {name: names.split(", ") for name, names in listed.items()} == {name: n for name, n in own.items() if n}
 
 
 def test_cfg_job_shows_every_key_with_the_papers_values():
@@ -129,8 +130,8 @@ def test_settings_that_a_method_does_not_use_are_not_its_own():
 def test_an_unknown_key_in_a_composed_config_is_refused():
     from omegaconf import OmegaConf
 
-    with pytest.raises(Refused, match="has no setting 'speed'"):
-        config.parse(OmegaConf.create({"method": "single", "speed": 3}))
+    with pytest.raises(UserError, match="has no setting 'speed'"):
+        compose.parse(OmegaConf.create({"method": "single", "speed": 3}))
 
 
 def test_one_command_trains_evaluates_and_is_skipped_the_second_time(tmp_path):
@@ -154,7 +155,7 @@ def test_a_sweep_runs_every_combination(tmp_path):
     assert len(list(tmp_path.glob("results/runs/digits/small/*/result.json"))) == 4
 
 
-def test_a_knob_of_any_kind_makes_one_folder_name():
-    knobs = {"q": 0.85, "members": 4, "position": "all", "shape": "a/b", "extra": None, "cold": True}
-    spelled = [config.spelled(*knob) for knob in knobs.items()]
+def test_a_hyperparameter_of_any_kind_makes_one_folder_name():
+    hyperparameters = {"q": 0.85, "members": 4, "position": "all", "shape": "a/b", "extra": None, "cold": True}
+    spelled = [config.spelled(*hyperparameter) for hyperparameter in hyperparameters.items()]
     assert spelled == ["q0.85", "members4", "all", "a_b", "extraNone", "cold"]

@@ -11,9 +11,9 @@ import torch
 from conftest import compose_run
 from PIL import Image
 
-from rbue.config import Refused
 from rbue.data import corrupted
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt, weather
+from rbue.errors import UserError
 
 DATASETS = ("cifar10", "cifar100", "tinyimagenet", "digits")
 EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")  # the second archive of Tiny-ImageNet-C
@@ -79,7 +79,7 @@ def by_hand(data, name, severity):
 
 
 def refusal(run, data):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(UserError) as refused:
         corrupted.sets(run, data)
     assert "\n" not in str(refused.value)
     return str(refused.value)
@@ -175,7 +175,7 @@ def test_a_packed_archive_is_not_passed_over_in_silence(run_in, few, tmp_path):
 
 
 def test_a_set_that_does_not_exist_is_refused(run_in, few):
-    with pytest.raises(Refused, match="fog at severity 0"):
+    with pytest.raises(UserError, match="fog at severity 0"):
         corrupted.sets(run_in("dataset=cifar10_c"), few).read("fog", 0, "cpu")
 
 
@@ -205,7 +205,7 @@ def test_half_unpacked_folders_are_named(run_in, tiny, tmp_path):
     folder, run = tmp_path / "tinyimagenet_c", run_in("dataset=tinyimagenet_c")
     write_tiny(folder, TYPES)
     (folder / "fog" / "3" / "n10" / "val_2.JPEG").unlink()
-    with pytest.raises(Refused, match=r"3 images of every class \(n10: 2\)"):
+    with pytest.raises(UserError, match=r"3 images of every class \(n10: 2\)"):
         corrupted.sets(run, tiny).read("fog", 3, "cpu")
     (folder / "fog" / "4" / "n10").rename(folder / "fog" / "4" / "n11")
     assert f"{folder / 'fog' / '4'} holds other classes" in refusal(run, tiny)
@@ -285,6 +285,6 @@ def test_official_files_win_over_ours_beside_them(run_in, few, tmp_path):
 def test_frost_without_textures_passes_its_sentence_on(run_in, few, monkeypatch):
     monkeypatch.setattr(weather, "find_spec", lambda name: None)
     sets = corrupted.sets(run_in("dataset=digits_c"), few)
-    with pytest.raises(Refused, match="pip install imagecorruptions"):
+    with pytest.raises(UserError, match="pip install imagecorruptions"):
         sets.read("frost", 1, "cpu")
     assert sets.read("snow", 1, "cpu")[0].shape == few.test_images.shape

@@ -15,10 +15,10 @@ import pytest
 import torch
 from sklearn.datasets import load_sample_images
 
-from rbue.config import Refused
 from rbue.data import load
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, Draws, corrupt, jpeg, noise, spatter, weather
 from rbue.data.corruptions.severities import CIFAR, CONSTANTS, TINY
+from rbue.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 NOISE = {"gaussian_noise": "gaussian", "shot_noise": "shot", "impulse_noise": "impulse", "speckle_noise": "speckle"}
@@ -211,7 +211,7 @@ def test_64x64_images_are_saved_as_jpeg_like_the_official_ones():
 
 
 def refusal(*args, **kwargs):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(UserError) as refused:
         corrupt(*args, **kwargs)
     assert "\n" not in str(refused.value)
     return str(refused.value)

@@ -20,8 +20,8 @@ from PIL import Image
 from torchvision.datasets import CIFAR10
 from torchvision.datasets.utils import download_and_extract_archive
 
-from rbue.config import Refused
 from rbue.data import DATASETS, load, sources
+from rbue.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE = {"classes": 2, "train": 8, "test": 4, "size": 8}
@@ -29,7 +29,7 @@ SHAPE = {"classes": 2, "train": 8, "test": 4, "size": 8}
 
 def refusal(dataset, data_dir):
     """The sentence load() declines with."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(UserError) as refused:
         load(dataset, data_dir)
     assert "\n" not in str(refused.value)
     return str(refused.value)

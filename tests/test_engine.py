@@ -10,7 +10,10 @@ from conftest import compose_run
 from torch._dynamo.testing import CompileCounter
 from torch._dynamo.utils import counters
 
-from rbue import engine, inference, methods, metrics, noise
+from rbue import methods, metrics, noise
+from rbue.evaluation import evaluator
+from rbue.training import capture
+from rbue.training.step import Images, Step
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -25,7 +28,7 @@ def make_step(data, *settings, device="cuda"):
     device = torch.device(device)
     run = compose_run("dataset=digits", "arch=small", "protocol=demo", *settings)
     network = methods.build(run, data.classes, len(data.train_images))
-    step = engine.Step(run, network, engine.Images(data, run.crop, device), device)
+    step = Step(run, network, Images(data, run.crop, device), device)
     step.shuffle(0)
     return step
 
@@ -59,7 +62,7 @@ def test_compiled_gradients_are_the_eager_ones(method, digits):
 @pytest.mark.parametrize("method", ["single", "mc_dropout", "svi", "ivon", "dropreLU", "rrelu"])
 def test_the_captured_loss_curve_follows_the_eager_one(method, digits):
     plain, fast = (make_step(digits, f"method={method}", "precision=fp32") for _ in range(2))
-    advance, how = engine.fast([fast], torch.device("cuda"))
+    advance, how = capture.accelerate([fast], torch.device("cuda"))
     assert how == "captured"
     assert torch.allclose(losses(plain, [plain]), losses(advance, [fast]), atol=0.02)
 
@@ -69,16 +72,16 @@ def test_a_packed_run_equals_the_same_run_alone(digits):
     settings = [("seed=0",), ("seed=1",), ("method=dropreLU",)]
     alone = [make_step(digits, "precision=fp32", *s) for s in settings]
     packed = [make_step(digits, "precision=fp32", *s) for s in settings]
-    advance, _ = engine.fast(packed, torch.device("cuda"))
+    advance, _ = capture.accelerate(packed, torch.device("cuda"))
     together = losses(advance, packed)
     for k, step in enumerate(alone):
-        single, _ = engine.fast([step], torch.device("cuda"))
+        single, _ = capture.accelerate([step], torch.device("cuda"))
         assert torch.allclose(losses(single, [step])[:, 0], together[:, k], atol=0.02)
 
 
 @gpu
 def test_a_captured_step_outlives_whoever_made_it(digits):
-    advance, _ = engine.fast([make_step(digits, "precision=fp32")], torch.device("cuda"))
+    advance, _ = capture.accelerate([make_step(digits, "precision=fp32")], torch.device("cuda"))
     gc.collect()
     torch.cuda.empty_cache()  # what nobody holds is gone
     plain, step = make_step(digits, "precision=fp32"), advance.__self__.steps[0]
@@ -89,10 +92,10 @@ def test_a_captured_step_outlives_whoever_made_it(digits):
 @gpu
 def test_timing_a_packed_network_alone_leaves_its_training_where_it_was(digits):
     steps = [make_step(digits, f"seed={seed}") for seed in range(2)]
-    advance, _ = engine.fast(steps, torch.device("cuda"))
+    advance, _ = capture.accelerate(steps, torch.device("cuda"))
     advance()
     before = [t.detach().clone() for t in steps[0].tensors()]  # with a history it would hold on to this stream
-    assert 0 < engine.seconds_alone(steps[0], torch.device("cuda")) < 1
+    assert 0 < capture.seconds_alone(steps[0], torch.device("cuda")) < 1
     assert all(torch.equal(a, b) for a, b in zip(before, steps[0].tensors(), strict=True))
 
 
@@ -106,7 +109,7 @@ def test_timing_a_step_leaves_out_the_seconds_of_warming_up(digits, monkeypatch)
 
     step()
     before = [t.detach().clone() for t in step.tensors()]
-    assert engine.seconds_alone(step, torch.device("cpu"), replay, replays=1, warm_up=10) == 1
+    assert capture.seconds_alone(step, torch.device("cpu"), replay, replays=1, warm_up=10) == 1
     assert not list(takes)
     assert all(torch.equal(a, b) for a, b in zip(before, step.tensors(), strict=True))
 
@@ -118,8 +121,8 @@ def test_captured_predictions_are_the_eager_ones(method, digits):
     run = compose_run(*settings, f"method={method}")
     plain = compose_run(*settings, f"method={method}", "precision=fp32", "engine=eager")
     network = methods.build(run, 10, 1437).to(device).eval()
-    fast, cost = inference.Tester(run, [network], digits, device)(digits.test_images)
-    slow, _ = inference.Tester(plain, [network], digits, device)(digits.test_images)
+    fast, cost = evaluator.Evaluator(run, [network], digits, device)(digits.test_images)
+    slow, _ = evaluator.Evaluator(plain, [network], digits, device)(digits.test_images)
     assert cost["engine"] == "captured"
     assert torch.allclose(fast.mean, slow.mean, atol=5e-3)
 
@@ -132,7 +135,7 @@ def test_a_trained_network_scores_on_the_fast_path_what_it_scores_in_fp32(method
     for _ in range(100):
         step()
     fast, plain = (
-        inference.Tester(compose_run(*settings, f"method={method}", *how), [step.network], digits, device)
+        evaluator.Evaluator(compose_run(*settings, f"method={method}", *how), [step.network], digits, device)
         for how in ((), ("precision=fp32", "engine=eager"))
     )
     ours, exact = (metrics.score(test(digits.test_images)[0].mean, digits.test_labels) for test in (fast, plain))
@@ -142,7 +145,7 @@ def test_a_trained_network_scores_on_the_fast_path_what_it_scores_in_fp32(method
 
 def test_without_a_gpu_steps_run_one_after_the_other():
     called = []
-    advance, how = engine.fast([lambda: called.append(1), lambda: called.append(2)], torch.device("cpu"))
+    advance, how = capture.accelerate([lambda: called.append(1), lambda: called.append(2)], torch.device("cpu"))
     advance()
     assert how == "eager" and called == [1, 2]
 
@@ -158,7 +161,7 @@ SEARCHES = {
 @pytest.mark.parametrize("lines", SEARCHES.values(), ids=SEARCHES)
 def test_a_search_over_these_settings_compiles_once(digits, lines):
     steps = [make_step(digits, *line.split(), device="cpu") for line in lines]
-    engine.share_code([step.network for step in steps])
+    capture.share_code([step.network for step in steps])
     exact, counter = [gradients(step) for step in steps], CompileCounter()
     for step, own in zip(steps, exact, strict=True):
         step.compiled_objective = torch.compile(step.objective, backend=counter, fullgraph=True)
@@ -168,8 +171,8 @@ def test_a_search_over_these_settings_compiles_once(digits, lines):
 
 def test_what_the_compiler_is_told_is_known_to_this_torch(digits, monkeypatch):
     """A name that a new version drops would cost every GPU its compiled step, with one line in the log."""
-    monkeypatch.setattr(engine, "graph_of", lambda steps, device: SimpleNamespace(replay="compiled"))
-    assert engine.capture([make_step(digits, device="cpu")], torch.device("cpu")) == "compiled"
+    monkeypatch.setattr(capture, "graph_of", lambda steps, device: SimpleNamespace(replay="compiled"))
+    assert capture.capture([make_step(digits, device="cpu")], torch.device("cpu")) == "compiled"
 
 
 @gpu
@@ -177,7 +180,7 @@ def test_a_second_start_finds_random_layers_compiled(digits, monkeypatch, tmp_pa
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     for _ in range(2):
         counters.clear()
-        engine.capture([make_step(digits, "method=dropreLU")], torch.device("cuda"))
+        capture.capture([make_step(digits, "method=dropreLU")], torch.device("cuda"))
     found = counters["aot_autograd"]
     assert found["autograd_cache_hit"] == 2 and found["autograd_cache_bypass"] == found["autograd_cache_miss"] == 0
 
@@ -194,7 +197,7 @@ def test_a_failed_capture_leaves_the_training_where_it_was(digits):
     step = make_step(digits, "method=svi", device="cpu")
     step()
     before = [t.clone() for t in step.tensors()]
-    with pytest.raises(RuntimeError, match="no graph"), engine.kept([step]):
+    with pytest.raises(RuntimeError, match="no graph"), capture.restoring([step]):
         step()
         raise RuntimeError("no graph")
     assert all(torch.equal(a, b) for a, b in zip(before, step.tensors(), strict=True))

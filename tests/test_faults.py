@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from rbue import cli, results, schema, sweeps, training
-from rbue.config import Refused
+from rbue import cli, training
+from rbue.errors import UserError
+from rbue.runs import results, schema, sweeps
+from rbue.training import checkpoints, loop
 
 CPU = torch.device("cpu")
 OUT_OF_MEMORY = (
@@ -38,9 +40,9 @@ def files_at_most(size):
 
 
 def test_a_gpu_too_small_for_a_pack_says_what_to_lower(digits_run, few_digits, monkeypatch):
-    monkeypatch.setattr(training, "train_epoch", raising(torch.OutOfMemoryError(OUT_OF_MEMORY)))
-    with pytest.raises(Refused) as refused:
-        training.fit([digits_run(f"seed={k}") for k in range(3)], few_digits, CPU)
+    monkeypatch.setattr(loop, "train_epoch", raising(torch.OutOfMemoryError(OUT_OF_MEMORY)))
+    with pytest.raises(UserError) as refused:
+        loop.fit([digits_run(f"seed={k}") for k in range(3)], few_digits, CPU)
     assert str(refused.value) == (
         "the GPU is too small for this: 1.25 GiB of its 139.81 GiB were free when 2.50 GiB more were asked for; "
         "lower pack=3, which changes no result"
@@ -57,32 +59,34 @@ def test_a_gpu_too_small_for_the_evaluation_says_what_to_lower(digits_run):
 
 def test_a_full_disk_keeps_the_checkpoint_before_it(digits_run, few_digits, monkeypatch):
     run = digits_run("epochs=3", "checkpoint_every=1")
-    epoch = training.train_epoch
+    epoch = loop.train_epoch
     held = []
 
     def disk_fills_in_epoch_one(group, advance, number, bar, stop):
         if number == 1:
-            held.append((training.folder(run) / "checkpoint.pt").read_bytes())
+            held.append((results.weights_folder(run) / "checkpoint.pt").read_bytes())
             held.append(files_at_most(20_000))
             held[1].__enter__()
         return epoch(group, advance, number, bar, stop)
 
-    monkeypatch.setattr(training, "train_epoch", disk_fills_in_epoch_one)
+    monkeypatch.setattr(loop, "train_epoch", disk_fills_in_epoch_one)
     try:
-        with pytest.raises(Refused, match=r"checkpoint.pt could not be written \(.*\): what was there before is kept"):
-            training.trained([run], few_digits, CPU)
+        with pytest.raises(
+            UserError, match=r"checkpoint.pt could not be written \(.*\): what was there before is kept"
+        ):
+            training.load_or_train([run], few_digits, CPU)
     finally:
         held[1].__exit__(None, None, None)
-    assert (training.folder(run) / "checkpoint.pt").read_bytes() == held[0]
-    assert sorted(p.name for p in training.folder(run).iterdir()) == ["checkpoint.pt", "curve.csv"]
-    monkeypatch.setattr(training, "train_epoch", epoch)
-    _, (record,) = training.trained([run], few_digits, CPU)
+    assert (results.weights_folder(run) / "checkpoint.pt").read_bytes() == held[0]
+    assert sorted(p.name for p in results.weights_folder(run).iterdir()) == ["checkpoint.pt", "curve.csv"]
+    monkeypatch.setattr(loop, "train_epoch", epoch)
+    _, (record,) = training.load_or_train([run], few_digits, CPU)
     assert record["epoch"] == 3
 
 
 def test_no_space_left_is_said_as_the_system_says_it(tmp_path, monkeypatch):
     monkeypatch.setattr(results.os, "fsync", raising(OSError(errno.ENOSPC, "No space left on device")))
-    with pytest.raises(Refused, match=r"a\.json could not be written \(No space left on device\)"):
+    with pytest.raises(UserError, match=r"a\.json could not be written \(No space left on device\)"):
         results.write(tmp_path / "a.json", {})
     assert not list(tmp_path.iterdir())
 
@@ -97,11 +101,11 @@ FOREIGN = {
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_a_checkpoint_that_is_not_ours_is_named_and_left_alone(kind, digits_run, few_digits):
     run, other = digits_run("epochs=1"), digits_run("epochs=1", "seed=1")
-    path = training.folder(run) / "checkpoint.pt"
-    training.save(path, FOREIGN[kind])
+    path = results.weights_folder(run) / "checkpoint.pt"
+    checkpoints.save(path, FOREIGN[kind])
     before = path.read_bytes()
-    failed = training.fit([run, other], few_digits, CPU)
-    assert list(failed) == [run.training_name] and training.is_trained(other)
+    failed = loop.fit([run, other], few_digits, CPU)
+    assert list(failed) == [run.training_name] and results.is_trained(other)
     assert f"{path} is not of this training" in str(failed[run.training_name])
     assert path.read_bytes() == before
 
@@ -112,10 +116,10 @@ def test_code_in_a_checkpoint_is_not_run(digits_run, few_digits, tmp_path):
             return Path.touch, (tmp_path / "touched",)
 
     run = digits_run("epochs=1")
-    training.folder(run).mkdir(parents=True)
-    torch.save({"step": Evil()}, training.folder(run) / "checkpoint.pt")
-    with pytest.raises(Refused, match=r"checkpoint.pt cannot be read"):
-        training.trained([run], few_digits, CPU)
+    results.weights_folder(run).mkdir(parents=True)
+    torch.save({"step": Evil()}, results.weights_folder(run) / "checkpoint.pt")
+    with pytest.raises(UserError, match=r"checkpoint.pt cannot be read"):
+        training.load_or_train([run], few_digits, CPU)
     assert not (tmp_path / "touched").exists()
 
 
@@ -130,7 +134,7 @@ def test_a_result_of_another_version_is_a_failed_cell_and_stays(digits_run):
         "1",
         "0",
     ]
-    with pytest.raises(Refused, match="has format 99"), cli.failures_kept(run), results.opened(run):
+    with pytest.raises(UserError, match="has format 99"), cli.failures_kept(run), results.opened(run):
         pass
     assert json.loads((results.folder(run) / "result.json").read_text()) == {"format": 99}
 
@@ -155,8 +159,8 @@ def test_any_error_in_a_sweep_leaves_its_traceback_in_the_runs_folder(digits_run
 
 def test_what_is_refused_before_it_began_leaves_nothing(digits_run, tmp_path):
     run = digits_run("device=cuda:99")
-    with pytest.raises(Refused), cli.failures_kept(run), results.opened(run):
-        raise Refused("device=cuda:99 is not to be had here")
+    with pytest.raises(UserError), cli.failures_kept(run), results.opened(run):
+        raise UserError("device=cuda:99 is not to be had here")
     assert not list(tmp_path.iterdir())
 
 
@@ -172,7 +176,7 @@ def test_the_time_left_is_the_pace_of_the_cells_done(digits_run):
         "trainings": [{}],
     }
     results.write(results.folder(done) / "result.json", content)
-    training.save(training.folder(done) / "weights.pt", {})
+    checkpoints.save(results.weights_folder(done) / "weights.pt", {})
     cells = [sweeps.cell(run) for run in runs]
     pace = sweeps.Pace.of(cells)
     assert sweeps.seconds_left(cells[:2], pace) == 11  # one training, one evaluation
@@ -184,13 +188,13 @@ def test_the_time_left_is_the_pace_of_the_cells_done(digits_run):
 def test_tensorboard_shows_the_curve(digits_run, few_digits):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     run = digits_run("epochs=2", "logger=tensorboard")
-    training.trained([run], few_digits, CPU)
-    events = reader.EventAccumulator(str(training.folder(run))).Reload()
-    rows = [line.split(",") for line in (training.folder(run) / "curve.csv").read_text().splitlines()]
+    training.load_or_train([run], few_digits, CPU)
+    events = reader.EventAccumulator(str(results.weights_folder(run))).Reload()
+    rows = [line.split(",") for line in (results.weights_folder(run) / "curve.csv").read_text().splitlines()]
     assert [e.value for e in events.Scalars("loss")] == pytest.approx([float(row[1]) for row in rows[1:]])
 
 
 def test_tensorboard_that_is_not_installed_is_named(digits_run, monkeypatch):
     monkeypatch.setattr("rbue.config.find_spec", lambda name: None)
-    with pytest.raises(Refused, match=r"pip install -e '\.\[tensorboard\]'"):
+    with pytest.raises(UserError, match=r"pip install -e '\.\[tensorboard\]'"):
         digits_run("logger=tensorboard")

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from made_up import DIGITS, TYPES, analysed, corrupted, layer, read_records, result, sampled, write
 
-from rbue import analysis
+from rbue.evaluation import analysis
 from rbue.report import records, rows
 from rbue.report.figures import (
     activations,
@@ -329,10 +329,13 @@ def test_corrupted_runs_alone_have_their_figures(tmp_path):
     assert [name for name, paths in drawn.items() if paths] == ["corruption box plots"]
 
 
-def own(found, **knobs):
+def own(found, **settings):
     """The same result, of a method that the paper has not."""
     config = {key: value for key, value in found["config"].items() if key not in ("l", "u", "position")}
-    return found | {"name": f"{found['name']}-{knobs}", "config": config | {"method": "own"} | knobs}
+    return found | {
+        "name": f"{found['name']}-{settings}",
+        "config": config | {"method": "own"} | settings,
+    }
 
 
 @pytest.fixture
@@ -346,10 +349,15 @@ def own_method(monkeypatch):
     monkeypatch.setattr(records, "place", placed)
 
 
-def test_a_method_of_ones_own_is_drawn_whatever_its_knobs_are_called(own_method, tmp_path):
+def test_a_method_of_ones_own_is_drawn_whatever_its_hyperparameters_are_called(own_method, tmp_path):
     made = [analysed("MC-RReLU", where=DIGITS), corrupted("MC-RReLU", where=DIGITS)]
     settings = [{"p": "deep/wide", "q": q} for q in (3, 10, 25)]
-    network = only([analysed("Single", where=DIGITS), *(own(found, **knobs) for knobs in settings for found in made)])
+    network = only(
+        [
+            analysed("Single", where=DIGITS),
+            *(own(found, **each) for each in settings for found in made),
+        ]
+    )
     draw(network, PAPER, tmp_path)
     labels = [f"own(p=deep/wide, q={q})" for q in (3, 10, 25)]
     assert list(network.clean.row) == ["Single", *labels]

@@ -14,8 +14,8 @@ import pytest
 import torch
 from conftest import ROOT
 
-from rbue import devices
-from rbue.results import collect
+from rbue.runs import devices
+from rbue.runs.results import collect
 
 WORDS = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2"]
 HALF_WRONG = ["sweep=position", "position=all", "lr=0.1,1e30", "warmup=0", "schedule=step"]
@@ -105,7 +105,7 @@ def test_a_launcher_that_is_not_installed_is_named_with_the_way_to_it(tmp_path):
 def test_processes_share_the_gpus_of_a_machine_by_places(tmp_path):
     """Five processes, two GPUs with two places each: four have one each, the fifth waits until one of them dies."""
     code = (
-        "import sys, time, tempfile, torch; from types import SimpleNamespace as S; from rbue import devices\n"
+        "import sys, time, tempfile, torch; from types import SimpleNamespace as S; from rbue.runs import devices\n"
         f"tempfile.tempdir = {str(tmp_path)!r}\n"
         "torch.cuda.device_count = lambda: 2\n"
         "torch.cuda.get_device_properties = lambda k: S(uuid=f'gpu{k}')\n"

@@ -8,7 +8,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.distributions import Normal, kl_divergence
 
 from rbue import noise
-from rbue.config import Refused
+from rbue.errors import UserError
 from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU
 from rbue.surgery import wire
 
@@ -109,7 +109,7 @@ def kept_for_backward(layer, rows):
 @pytest.mark.parametrize("make", [partial(DropReLU, 1.5), partial(RReLU, -0.2, 0), partial(RReLU, 0, 0),
                                   partial(RReLU, 0.5, 0.1), partial(Dropout, -1)])  # fmt: skip
 def test_a_layer_beyond_its_range_is_refused(make):
-    with pytest.raises(Refused, match="must"):
+    with pytest.raises(UserError, match="must"):
         make()
 
 

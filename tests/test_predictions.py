@@ -11,11 +11,13 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 import train
-from rbue import analysis, metrics, results
-from rbue import predictions as kept
-from rbue.predictions import Predictions
-from rbue.results import collect
-from rbue.schema import Reliability, parse, read
+from rbue import metrics
+from rbue.evaluation import analysis
+from rbue.runs import predictions as kept
+from rbue.runs import results
+from rbue.runs.predictions import Predictions
+from rbue.runs.results import collect
+from rbue.runs.schema import Reliability, parse, read
 
 ROOT = Path(__file__).resolve().parents[1]
 

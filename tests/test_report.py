@@ -19,7 +19,7 @@ from rbue.report.figures import draw, draw_general, grids, left_out, networks
 from rbue.report.page.html import element, inline, table
 from rbue.report.rows import LABELS
 from rbue.report.text import announced
-from rbue.results import collect
+from rbue.runs.results import collect
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "results" / "paper"

@@ -4,15 +4,15 @@ import made_up
 import pytest
 from conftest import compose_run
 
-from rbue import results
-from rbue.config import Refused
+from rbue.errors import UserError
+from rbue.runs import results
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "result.json"
     results.write(path, {"a": 1})
     monkeypatch.setattr(results.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(Refused, match=r"could not be written \(disk full\): what was there before is kept"):
+    with pytest.raises(UserError, match=r"could not be written \(disk full\): what was there before is kept"):
         results.write(path, {"a": 2})
     assert json.loads(path.read_text()) == {"a": 1} and list(tmp_path.iterdir()) == [path]
 
@@ -23,7 +23,7 @@ def test_a_foreign_result_is_named_and_left_alone(text, tmp_path):
     path = results.folder(run) / "result.json"
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    with pytest.raises(Refused, match="move it away to redo it"):
+    with pytest.raises(UserError, match="move it away to redo it"):
         results.find(run)
     assert path.read_text() == text
 

@@ -8,7 +8,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from rbue.report import records, rows
-from rbue.report.rows import LABELS, ROWS, canonical, cell_identity, composed, place
+from rbue.report.rows import LABELS, ROWS, cell_identity, place
+from rbue.runs.compose import CONF, canonical, composed
 
 
 @pytest.mark.parametrize("method", ["mc_dropout", "svi", "dropreLU"])
@@ -17,7 +18,7 @@ def test_the_short_way_to_a_config_is_the_one_hydra_takes(method):
 
 
 def test_rows_can_be_asked_for_inside_a_running_hydra_application():
-    with initialize_config_dir(str(rows.CONF), version_base=None):
+    with initialize_config_dir(str(CONF), version_base=None):
         assert canonical("digits", "demo", "rrelu").dataset == "digits"
         assert compose("config", ["protocol=fast"]).protocol == "fast"  # the outer one goes on
 
@@ -45,7 +46,7 @@ def test_fewer_samples_are_for_corrupted_sets_alone():
     assert place(made_up.corrupted("SVI", samples=20)["config"]) == ("SVI", {})
 
 
-def test_another_knob_is_a_row_between_those_of_the_tables():
+def test_another_value_is_a_row_between_those_of_the_tables():
     config = cell_identity("cifar10", "paper", "vgg13", "MC-DropReLU(0.8)")
     assert place(config | {"q": 0.7}) == ("MC-DropReLU(0.7)", {"q": 0.7})
     assert place(config | {"q": 0.7, "epochs": 2})[0] is None
@@ -57,7 +58,7 @@ def test_a_position_sets_no_row_apart_and_is_named_beside_what_does():
     assert place(config | {"epochs": 2}) == (None, {"epochs": 2, "position": "last"})
 
 
-def test_a_result_without_its_knob_is_no_row():
+def test_a_result_without_its_hyperparameter_is_no_row():
     config = canonical("digits", "demo", "mc_dropout").identity | {"arch": "small"}
     del config["p"]
     assert rows.place(config)[0] is None and rows.place(config)[1]["p"] == "absent"
@@ -72,13 +73,13 @@ def test_every_setting_of_a_method_of_ones_own_is_a_row():
     assert rows.own_row(config | {"epochs": 2}, usual) == (None, {"epochs": 2})
 
 
-def test_rows_of_other_methods_come_last_and_by_the_values_of_their_knobs(monkeypatch):
+def test_rows_of_other_methods_come_last_and_by_the_values_of_their_hyperparameters(monkeypatch):
     monkeypatch.setattr(records, "place", lambda config: (f"{config['method']}({config.get('s')})", {}))
     made = [made_up.result("Single")] * 5
-    knobs = [("b", {"s": 10}), ("b", {"s": "x"}), ("b", {"s": 9.5}), ("a", {}), ("svi", {})]
+    hyperparameters = [("b", {"s": 10}), ("b", {"s": "x"}), ("b", {"s": 9.5}), ("a", {}), ("svi", {})]
     found = [
         run | {"name": str(k), "config": run["config"] | {"method": method} | own}
-        for k, (run, (method, own)) in enumerate(zip(made, knobs, strict=True))
+        for k, (run, (method, own)) in enumerate(zip(made, hyperparameters, strict=True))
     ]
     assert list(made_up.read_records(found).row) == ["svi(None)", "a(None)", "b(9.5)", "b(10)", "b(x)"]
     assert rows.in_order(["b(s=10)", "SVI", "a", "Single", "a"]) == ["Single", "SVI", "b(s=10)", "a"]

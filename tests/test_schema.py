@@ -16,8 +16,8 @@ from pathlib import Path
 import made_up
 import pytest
 
-from rbue import results, schema
-from rbue.config import Refused, name_of
+from rbue.config import name_of
+from rbue.errors import UserError
 from rbue.report import position, tables
 from rbue.report.cells import build
 from rbue.report.claims import build as build_claims
@@ -25,6 +25,7 @@ from rbue.report.claims import markdown
 from rbue.report.claims.numbers import our_frames
 from rbue.report.figures import corruptions, framework, grids, networks, reliability, samples
 from rbue.report.records import records
+from rbue.runs import results, schema
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "results" / "paper"
@@ -71,7 +72,7 @@ def test_a_mutated_file_is_read_or_refused_and_what_is_read_can_be_told(tmp_path
             path.write_text(json.dumps(mutated(whole(), where, value)))
             try:
                 records([schema.read(path)])
-            except Refused as refused:
+            except UserError as refused:
                 assert str(refused).startswith(f"{path} is not a result of this suite ("), (where, value)
 
 
@@ -91,7 +92,7 @@ def test_what_is_read_of_a_mutated_file_can_be_shown(tmp_path):
     inside = [place for place in places(whole()) if place and isinstance(at(whole(), place), dict | list)]
     shown = 0
     for where, value in product(inside, ([], {}, None)):
-        with suppress(Refused):
+        with suppress(UserError):
             results.write(tmp_path / "result.json", mutated(whole(), where, value))
             show(records([schema.read(tmp_path / "result.json")]))
             shown += 1
@@ -129,7 +130,7 @@ def test_collecting_names_what_is_wrong_with_a_file_and_goes_on(where, value, sa
 @pytest.mark.parametrize("text", ["", "{", "[]", "nul", "[" * 100_000, "\xff"])
 def test_what_is_no_json_object_is_named(text, tmp_path):
     (tmp_path / "result.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(Refused, match="is not a result of this suite"):
+    with pytest.raises(UserError, match="is not a result of this suite"):
         schema.read(tmp_path / "result.json")
 
 
@@ -220,20 +221,21 @@ from dataclasses import make_dataclass, replace
 from pathlib import Path
 
 conf, out = map(Path, sys.argv[1:])
-from rbue import config
-for name, known in config.SCHEMAS.items():
-    config.SCHEMAS[name] = make_dataclass(known.__name__, [("blur", int, config.training(neutral=0))], bases=(known,))
+from rbue import config, methods
+for name, known in methods.METHODS.items():
+    methods.METHODS[name] = make_dataclass(known.__name__, [("blur", int, config.training(neutral=0))], bases=(known,))
 from rbue.report import rows
-rows.CONF = conf
+from rbue.runs import compose
+compose.CONF = conf
 sys.path.insert(0, "tests")
 from test_schema import write_reports
-from rbue.results import collect
+from rbue.runs.results import collect
 
 found = collect("results/runs")
 write_reports(found, out)
 for result in found:
-    usual = rows.canonical(*(result.config[key] for key in ("dataset", "protocol", "method")))
-    run = replace(usual, **config.complete(result.config))
+    usual = compose.canonical(*(result.config[key] for key in ("dataset", "protocol", "method")))
+    run = replace(usual, **methods.complete(result.config))
     assert run.blur == 0 and run.name == result.name == config.name_of(result.config), result.name
     other = replace(run, blur=3)
     assert other.name != run.name and other.training_name != run.training_name and "blur3" in other.name

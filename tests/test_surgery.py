@@ -5,9 +5,9 @@ from torch.nn import functional as F
 
 import rbue
 from rbue import noise, surgery
-from rbue.archs import ARCHS
-from rbue.config import Refused
+from rbue.errors import UserError
 from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU
+from rbue.networks import ARCHS
 
 
 class Users(nn.Module):
@@ -81,12 +81,12 @@ def test_another_layer_takes_the_rectifiers_place():
     [({"q": 1.5}, "q=1.5"), ({}, "needs either q"), ({"q": 0.5, "position": "middle"}, "position=middle")],
 )
 def test_a_wrong_request_is_refused_in_a_sentence(arguments, words):
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(UserError, match=words):
         rbue.randomize(Users(), **arguments)
 
 
 def test_a_network_without_rectifiers_is_refused():
-    with pytest.raises(Refused, match=r"Linear calls no nn\.ReLU or F\.relu"):
+    with pytest.raises(UserError, match=r"Linear calls no nn\.ReLU or F\.relu"):
         rbue.randomize(nn.Linear(2, 2), q=0.5)
 
 
@@ -103,7 +103,7 @@ def test_a_rectifier_that_the_tracer_does_not_see_is_refused(closed):
         def forward(self, x):
             return self.closed(x, x)
 
-    with pytest.raises(Refused, match=f"closed is a {type(closed).__name__}, whose rectifiers torch.fx does not see"):
+    with pytest.raises(UserError, match=f"closed is a {type(closed).__name__}, whose rectifiers torch.fx does not see"):
         rbue.randomize(Network(), q=0.9)
 
 
@@ -113,12 +113,12 @@ def test_whatever_tracing_fails_with_is_a_sentence(error):
         def forward(self, x):
             raise error
 
-    with pytest.raises(Refused, match="Network cannot be traced"):
+    with pytest.raises(UserError, match="Network cannot be traced"):
         rbue.randomize(Network(), q=0.9)
 
 
 def test_what_is_no_module_is_a_sentence():
-    with pytest.raises(Refused, match="function cannot be traced"):
+    with pytest.raises(UserError, match="function cannot be traced"):
         rbue.randomize(lambda x: x.relu(), q=0.9)
 
 
@@ -138,7 +138,7 @@ def test_arguments_that_default_to_none_or_a_bool_have_it_and_others_stay(tmp_pa
     assert torch.equal(net(x), own(x)) and torch.equal(net(x, scale=2.0), own(x, scale=2.0))
     torch.save(net, tmp_path / "network.pt")
     again = torch.load(tmp_path / "network.pt", weights_only=False)
-    assert torch.equal(again(x), own(x)) and torch.equal(surgery.twin(again)(x), own(x))
+    assert torch.equal(again(x), own(x)) and torch.equal(surgery.deterministic(again)(x), own(x))
     assert sites(rbue.randomize(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), q=0.5)) == [
         DropReLU
     ]  # nothing is left behind
@@ -170,12 +170,12 @@ def test_modules_that_ask_for_their_mode_are_opened_for_their_rectifiers_and_res
 
 
 def test_dropout_before_a_linear_layer_needs_one():
-    with pytest.raises(Refused, match=r"before the last nn\.Linear, and there is none"):
+    with pytest.raises(UserError, match=r"before the last nn\.Linear, and there is none"):
         surgery.add_dropout(nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.Flatten()), Dropout(0.5), "last")
 
 
 def test_a_network_that_is_random_already_is_refused():
-    with pytest.raises(Refused, match="random already"):
+    with pytest.raises(UserError, match="random already"):
         rbue.randomize(rbue.randomize(Users(), q=0.5), q=0.9)
 
 
@@ -184,7 +184,7 @@ def test_a_network_that_branches_on_data_is_refused_with_the_way_out():
         def forward(self, x):
             return F.relu(x) if x.sum() > 0 else x
 
-    with pytest.raises(Refused, match="Branching cannot be traced"):
+    with pytest.raises(UserError, match="Branching cannot be traced"):
         rbue.randomize(Branching(), q=0.5)
 
 
@@ -226,7 +226,7 @@ def test_a_split_network_computes_the_same(arch, position):
     x, rows = torch.randn(2, 3, 32, 32), torch.arange(2)
     with torch.no_grad(), noise.counted(network, 0, 0, rows):
         assert torch.equal(every(*once(x)), network(x))
-    assert not sites(once) or not [n for n in once.graph.nodes if surgery.is_site(once, n)]
+    assert not sites(once) or not [n for n in once.graph.nodes if surgery.is_stochastic(once, n)]
 
 
 def test_a_split_network_asks_for_shapes_anew():

@@ -6,17 +6,20 @@ import pytest
 import torch
 from torch import nn
 
-from rbue import data, engine, inference, methods, noise, surgery, training
-from rbue.config import Refused
+from rbue import data, methods, noise, surgery, training
 from rbue.data import sources
+from rbue.errors import UserError
+from rbue.evaluation import evaluator
 from rbue.layers import LearnedGaussian
+from rbue.training import packs
+from rbue.training.step import Images, Step
 
 CPU = torch.device("cpu")
 
 
 def make_step(run, images):
     network = methods.build(run, images.classes, len(images.train_images))
-    step = engine.Step(run, network, engine.Images(images, run.crop, CPU), CPU)
+    step = Step(run, network, Images(images, run.crop, CPU), CPU)
     step.shuffle(0)
     return step
 
@@ -26,14 +29,14 @@ def test_the_kl_term_pulls_the_means_as_weight_decay_would(settings, digits_run,
     run = digits_run("method=svi", *settings.split())
     step = make_step(run, few_digits)
     mu, _ = surgery.posteriors(step.network)[0]
-    (pull,) = torch.autograd.grad(run.beta * step.kl(), mu)
+    (pull,) = torch.autograd.grad(run.beta * step.penalise(), mu)
     assert torch.allclose(pull, run.weight_decay * mu, rtol=1e-4)
 
 
 def test_without_tempering_a_smaller_beta_decays_the_means_less(digits_run, few_digits):
     step = make_step(digits_run("method=svi", "beta=0.01"), few_digits)
     mu, _ = surgery.posteriors(step.network)[0]
-    (pull,) = torch.autograd.grad(0.01 * step.kl(), mu)
+    (pull,) = torch.autograd.grad(0.01 * step.penalise(), mu)
     assert torch.allclose(pull, 0.01 * 5e-4 * mu, rtol=1e-4)
 
 
@@ -63,7 +66,7 @@ def test_refitted_batch_norm_has_the_statistics_of_each_weight_draw():
     plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 3))
     network = surgery.bayes(plain, LearnedGaussian, sigma=0.3, prior=1.0).eval()
     batches = list(torch.randn(60, 3, 8, 8).split(20))
-    draw = inference.Refitted(network, 2, 0, batches)
+    draw = evaluator.Refitted(network, 2, 0, batches)
     for k, ((mean, variance),) in enumerate(draw.statistics):
         with noise.counted(network, noise.TEST, k, torch.arange(20)), torch.no_grad():
             maps = [network[0](x) for x in batches]
@@ -76,7 +79,7 @@ def test_refitting_changes_svis_predictions_and_nothing_without_noise(digits_run
     def predicted(*words):
         run = digits_run("samples=3", *words)
         network = methods.build(run, 10, 256).eval()
-        return inference.Tester(run, [network], few_digits, CPU)(few_digits.test_images[:20])[0].mean
+        return evaluator.Evaluator(run, [network], few_digits, CPU)(few_digits.test_images[:20])[0].mean
 
     assert not torch.allclose(predicted("method=svi"), predicted("method=svi", "refit_batchnorm=true"), atol=1e-3)
 
@@ -89,14 +92,14 @@ def test_a_holdout_is_taken_from_the_training_images_and_leaves_the_test_set_alo
     together = torch.cat([held.train_images, held.test_images]).flatten(1).double().sum(1).sort().values
     assert torch.equal(together, digits.train_images.flatten(1).double().sum(1).sort().values)
     assert torch.equal(held.test_labels, data.of(digits_run("holdout=200", "seed=3")).test_labels)
-    with pytest.raises(Refused, match="leaves none of the 1437 training images"):
+    with pytest.raises(UserError, match="leaves none of the 1437 training images"):
         data.of(digits_run("holdout=1437"))
 
 
 def test_a_holdout_is_another_run_and_has_no_corrupted_sets(digits_run):
     assert digits_run("holdout=200").training_name != digits_run().training_name
     assert "holdout" not in digits_run().identity
-    with pytest.raises(Refused, match="no corrupted sets"):
+    with pytest.raises(UserError, match="no corrupted sets"):
         dataclasses.replace(digits_run("dataset=digits_c"), holdout=200)
 
 
@@ -108,15 +111,15 @@ def test_packed_runs_train_on_what_their_holdout_leaves(digits_run, digits, monk
         return {run.training_name: None for run in pack}  # as failed: no weights are written
 
     monkeypatch.setattr(sources, "load", lambda *_: digits)
-    monkeypatch.setattr(training, "fit", fit)
-    list(training.in_packs([digits_run(), digits_run("holdout=200"), digits_run("holdout=300")]))
+    monkeypatch.setattr(packs, "fit", fit)
+    list(training.train_in_packs([digits_run(), digits_run("holdout=200"), digits_run("holdout=300")]))
     assert seen == {0: 1437, 200: 1237, 300: 1137}
 
 
 def test_trained_deviations_are_there_again_after_loading(digits_run, few_digits):
     for method in ("svi", "ivon"):
         run = digits_run(f"method={method}", "epochs=2", *(["hess_rate=0.1"] if method == "ivon" else []))
-        (network,), _ = training.trained([run], few_digits, CPU)
+        (network,), _ = training.load_or_train([run], few_digits, CPU)
         start = methods.build(run, 10, len(few_digits.train_images))
         (_, learned), (_, before) = (surgery.posteriors(n)[0] for n in (network, start))
         assert not torch.allclose(learned.sigma(), before.sigma(), rtol=1e-3)

@@ -13,9 +13,12 @@ import pytest
 import torch
 from conftest import ROOT
 
-from rbue import locks, results, sweeps, training
+from rbue import training
 from rbue.report.records import records
 from rbue.report.rows import LABELS, ROWS, place
+from rbue.runs import locks, results, sweeps
+from rbue.training import checkpoints, loop, packs
+from rbue.training import step as steps
 
 CPU = torch.device("cpu")
 os.environ["OMP_NUM_THREADS"] = "1"  # of the processes started here: several share the cores
@@ -128,7 +131,7 @@ def test_one_failure_is_kept_and_told_and_the_others_go_on(tmp_path):
 
 
 def test_a_folder_that_cannot_be_locked_fails_its_own_job_alone(tmp_path):
-    name = training.folder(runs(" ".join([*TINY, "seed=0"]))[0])
+    name = results.weights_folder(runs(" ".join([*TINY, "seed=0"]))[0])
     (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).touch()  # a file where the folder would be
     done = sweep(tmp_path, *TINY, "seed=0,1")
@@ -214,10 +217,10 @@ def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits
     sound = digits_run("epochs=2", "schedule=step", "warmup=0")
     alone = digits_run("epochs=2", "schedule=step", "warmup=0", f"weights_dir={tmp_path}/alone")
     wild = digits_run("epochs=2", "schedule=step", "warmup=0", "lr=1e30")
-    failed = training.fit([wild, sound], few_digits, CPU)
-    assert list(failed) == [wild.training_name] and not training.is_trained(wild)
-    training.fit([alone], few_digits, CPU)
-    one, other = (training.load(training.folder(r) / "weights.pt", CPU)["network"] for r in (sound, alone))
+    failed = loop.fit([wild, sound], few_digits, CPU)
+    assert list(failed) == [wild.training_name] and not results.is_trained(wild)
+    loop.fit([alone], few_digits, CPU)
+    one, other = (checkpoints.load(results.weights_folder(r) / "weights.pt", CPU)["network"] for r in (sound, alone))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -271,8 +274,8 @@ def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_
     digits_run, few_digits, tmp_path
 ):
     whole, stopped = digits_run("epochs=2"), digits_run("epochs=2", f"weights_dir={tmp_path}/stopped")
-    training.trained([whole], few_digits, CPU)
-    step, count = training.engine.Step.__call__, [0]
+    training.load_or_train([whole], few_digits, CPU)
+    step, count = steps.Step.__call__, [0]
 
     def asked_in_step_six(self):
         step(self)
@@ -281,32 +284,33 @@ def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_
             os.kill(os.getpid(), signal.SIGUSR1)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(training.engine.Step, "__call__", asked_in_step_six)
-        training.trained([stopped], few_digits, CPU)
-    assert training.steps_done(stopped) == 6  # of four an epoch
-    training.trained([stopped], few_digits, CPU)
-    one, other = (training.load(training.folder(r) / "weights.pt", CPU)["network"] for r in (whole, stopped))
+        patch.setattr(steps.Step, "__call__", asked_in_step_six)
+        training.load_or_train([stopped], few_digits, CPU)
+    assert checkpoints.steps_done(stopped) == 6  # of four an epoch
+    training.load_or_train([stopped], few_digits, CPU)
+    one, other = (checkpoints.load(results.weights_folder(r) / "weights.pt", CPU)["network"] for r in (whole, stopped))
     assert all(torch.equal(one[name], other[name]) for name in one)
-    assert (training.folder(whole) / "curve.csv").read_text() == (training.folder(stopped) / "curve.csv").read_text()
+    curves = [(results.weights_folder(r) / "curve.csv").read_text() for r in (whole, stopped)]
+    assert curves[0] == curves[1]
 
 
 @pytest.mark.usefixtures("ended_by_usr1")
 def test_a_signal_after_the_last_step_waits_for_the_weights_and_is_not_lost(digits_run, few_digits, monkeypatch):
-    run, add = digits_run("epochs=1"), training.Training.add
+    run, add = digits_run("epochs=1"), loop.Training.finish_epoch
 
     def asked_at_its_end(self, epoch):
         os.kill(os.getpid(), signal.SIGUSR1)
         return add(self, epoch)
 
-    monkeypatch.setattr(training.Training, "add", asked_at_its_end)
+    monkeypatch.setattr(loop.Training, "finish_epoch", asked_at_its_end)
     with pytest.raises(KeyboardInterrupt):
-        training.trained([run], few_digits, CPU)
-    assert training.is_trained(run) and not (training.folder(run) / "checkpoint.pt").exists()
+        training.load_or_train([run], few_digits, CPU)
+    assert results.is_trained(run) and not (results.weights_folder(run) / "checkpoint.pt").exists()
 
 
 @pytest.mark.usefixtures("ended_by_usr1")
 def test_a_pack_asked_to_end_is_kept_at_one_step_and_goes_on_together(digits_run, few_digits, monkeypatch):
-    runs, step, count = [digits_run("epochs=2", f"seed={k}") for k in range(3)], training.engine.Step.__call__, [0]
+    runs, step, count = [digits_run("epochs=2", f"seed={k}") for k in range(3)], steps.Step.__call__, [0]
 
     def asked_by_the_second_in_step_six(self):
         step(self)
@@ -315,23 +319,25 @@ def test_a_pack_asked_to_end_is_kept_at_one_step_and_goes_on_together(digits_run
             os.kill(os.getpid(), signal.SIGUSR1)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(training.engine.Step, "__call__", asked_by_the_second_in_step_six)
-        training.fit(runs, few_digits, CPU)
-    assert [training.steps_done(run) for run in runs] == [6, 6, 6]
-    (pack,) = training.packs(runs, torch.device("cuda"))
-    assert training.fit(pack, few_digits, CPU) == {} and all(map(training.is_trained, runs))
+        patch.setattr(steps.Step, "__call__", asked_by_the_second_in_step_six)
+        loop.fit(runs, few_digits, CPU)
+    assert [checkpoints.steps_done(run) for run in runs] == [6, 6, 6]
+    (pack,) = packs.packs(runs, torch.device("cuda"))
+    assert loop.fit(pack, few_digits, CPU) == {} and all(map(results.is_trained, runs))
 
 
 def test_a_training_that_two_cells_need_is_locked_once(digits_run, tmp_path):
     needed = [part for seed in (0, 1) for part in digits_run("method=deep_ensemble", f"seed={seed}").trainings]
-    with training.claimed(needed, torch.device("cuda")) as pack:
+    with packs.acquire_pack(needed, torch.device("cuda")) as pack:
         assert [run.seed for run in pack] == [0, 1, 2, 3]
-        assert all(locks.holder(training.folder(run)) for run in pack)
+        assert all(locks.holder(results.weights_folder(run)) for run in pack)
     assert not list(tmp_path.rglob(".lock"))
 
 
 def test_a_lock_is_free_when_its_holder_was_killed(tmp_path):
-    code = f"from rbue import locks; import time; lock = locks.attempt({str(tmp_path / 'a')!r}); print(1, flush=True)"
+    code = (
+        f"from rbue.runs import locks; import time; lock = locks.attempt({str(tmp_path / 'a')!r}); print(1, flush=True)"
+    )
     holder = subprocess.Popen([sys.executable, "-c", f"{code}; time.sleep(99)"], cwd=ROOT, stdout=-1)
     holder.stdout.readline()
     assert locks.attempt(tmp_path / "a") is None
@@ -344,7 +350,7 @@ def test_a_lock_is_free_when_its_holder_was_killed(tmp_path):
 
 def test_a_cell_is_running_while_it_or_a_training_it_needs_is_locked(digits_run):
     ensemble, other = digits_run("method=deep_ensemble"), digits_run("method=svi")
-    lock = locks.attempt(results.weights(digits_run("seed=3")))  # the ensemble's last member
+    lock = locks.attempt(results.weights_folder(digits_run("seed=3")))  # the ensemble's last member
     assert [sweeps.cell(run).state for run in (ensemble, other)] == ["running", "missing"]
     lock.release()
     assert sweeps.cell(ensemble).state == "missing"

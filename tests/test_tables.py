@@ -17,9 +17,10 @@ from rbue.report import cells, position
 from rbue.report.cells import bold_agreement, paper_cells
 from rbue.report.columns import MISSING, duration
 from rbue.report.records import records
-from rbue.report.rows import LABELS, PROPOSED, ROWS, canonical, place
+from rbue.report.rows import LABELS, PROPOSED, ROWS, place
 from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
-from rbue.results import collect
+from rbue.runs.compose import canonical
+from rbue.runs.results import collect
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "results" / "paper"
@@ -73,7 +74,7 @@ def test_the_paper_has_ninety_cells_in_ten_rows():
     assert paper.groupby(["dataset", "arch"]).size().eq(10).all()
 
 
-def test_the_papers_rows_have_the_knobs_of_ours():
+def test_the_papers_rows_have_the_hyperparameters_of_ours():
     for entry in json.loads((PAPER / "numbers.json").read_text())["main"]:
         settings = dict(ROWS)[entry["row"]]
         assert settings == {key: entry[key] for key in settings}

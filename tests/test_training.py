@@ -1,20 +1,24 @@
 import pytest
 import torch
 
-from rbue import devices, engine, inference, methods, surgery, training
-from rbue.config import Refused
+from rbue import methods, surgery, training
+from rbue.errors import UserError
+from rbue.evaluation import evaluator
 from rbue.methods import METHODS
+from rbue.runs import devices, results
+from rbue.training import loop, packs
+from rbue.training.step import Images, Step, learning_rates
 
 CPU = torch.device("cpu")
 
 
 def weights(run):
-    return torch.load(training.folder(run) / "weights.pt", weights_only=True)["network"]
+    return torch.load(results.weights_folder(run) / "weights.pt", weights_only=True)["network"]
 
 
 def make_step(run, data):
     network = methods.build(run, data.classes, len(data.train_images))
-    return engine.Step(run, network, engine.Images(data, run.crop, CPU), CPU)
+    return Step(run, network, Images(data, run.crop, CPU), CPU)
 
 
 class Killed(BaseException):
@@ -25,8 +29,8 @@ class Killed(BaseException):
 def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits, monkeypatch, tmp_path):
     settings = (f"method={method}", "epochs=4", "checkpoint_every=1")
     whole, killed = digits_run(*settings), digits_run(*settings, f"weights_dir={tmp_path}/killed")
-    training.trained([whole], few_digits, CPU)
-    train_epoch = training.train_epoch
+    training.load_or_train([whole], few_digits, CPU)
+    train_epoch = loop.train_epoch
 
     def dies_in_epoch_two(group, advance, epoch, bar, stop):
         if epoch == 2:
@@ -34,15 +38,15 @@ def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits
             raise Killed
         return train_epoch(group, advance, epoch, bar, stop)
 
-    monkeypatch.setattr(training, "train_epoch", dies_in_epoch_two)
+    monkeypatch.setattr(loop, "train_epoch", dies_in_epoch_two)
     with pytest.raises(Killed):
-        training.trained([killed], few_digits, CPU)
-    monkeypatch.setattr(training, "train_epoch", train_epoch)
-    training.trained([killed], few_digits, CPU)
+        training.load_or_train([killed], few_digits, CPU)
+    monkeypatch.setattr(loop, "train_epoch", train_epoch)
+    training.load_or_train([killed], few_digits, CPU)
     first, second = weights(whole), weights(killed)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
-    assert not (training.folder(killed) / "checkpoint.pt").exists()
+    assert not (results.weights_folder(killed) / "checkpoint.pt").exists()
 
 
 def test_seeds_differ_from_the_first_weight_on(digits_run):
@@ -53,20 +57,20 @@ def test_seeds_differ_from_the_first_weight_on(digits_run):
 def test_a_loss_that_is_not_a_number_stops_the_run(digits_run, few_digits):
     run = digits_run("lr=1e30", "schedule=step", "warmup=0", "epochs=3")
     with pytest.raises(
-        Refused, match=r"the loss of digits/small/single-demo-seed0-\w+ is nan in epoch 1: lower lr=1e\+30"
+        UserError, match=r"the loss of digits/small/single-demo-seed0-\w+ is nan in epoch 1: lower lr=1e\+30"
     ):
-        training.trained([run], few_digits, CPU)
-    assert not (training.folder(run) / "weights.pt").exists()
+        training.load_or_train([run], few_digits, CPU)
+    assert not (results.weights_folder(run) / "weights.pt").exists()
 
 
 @pytest.mark.parametrize("name", ["weights.pt", "checkpoint.pt"])
 def test_a_truncated_file_is_named_and_left_alone(name, digits_run, few_digits):
     run = digits_run("epochs=1")
-    path = training.folder(run) / name
+    path = results.weights_folder(run) / name
     path.parent.mkdir(parents=True)
     path.write_bytes(b"PK\x03\x04 half a file")
-    with pytest.raises(Refused, match=f"{name} cannot be read"):
-        training.trained([run], few_digits, CPU)
+    with pytest.raises(UserError, match=f"{name} cannot be read"):
+        training.load_or_train([run], few_digits, CPU)
     assert path.read_bytes() == b"PK\x03\x04 half a file"
 
 
@@ -80,8 +84,8 @@ def test_runs_trained_side_by_side_are_what_they_are_alone(digits_run, few_digit
     settings = [("seed=0",), ("seed=1",), ("method=dropreLU",), ("method=svi",)]
     alone = [digits_run("epochs=2", *s) for s in settings]
     packed = [digits_run("epochs=2", *s, f"weights_dir={tmp_path}/packed") for s in settings]
-    training.trained(alone, few_digits, CPU)
-    training.fit(packed, few_digits, CPU)
+    training.load_or_train(alone, few_digits, CPU)
+    loop.fit(packed, few_digits, CPU)
     for one, other in zip(map(weights, alone), map(weights, packed), strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
 
@@ -90,23 +94,23 @@ def test_the_peak_of_memory_is_that_of_warming_up_where_replays_take_none(digits
     peaks = iter([7, 5, 3, 8, 2])  # warming up, set-up, training; making predictions ready, predicting
     monkeypatch.setattr(devices, "peak", lambda device: next(peaks))
     run = digits_run("epochs=1")
-    (network,), (record,) = training.trained([run], few_digits, CPU)
+    (network,), (record,) = training.load_or_train([run], few_digits, CPU)
     assert record["peak_memory_bytes"] == 7
-    assert inference.Tester(run, [network], digits, CPU)(digits.test_images[:9])[1]["peak_memory_bytes"] == 8
+    assert evaluator.Evaluator(run, [network], digits, CPU)(digits.test_images[:9])[1]["peak_memory_bytes"] == 8
 
 
 def test_a_gpu_takes_runs_of_one_schedule_together(digits_run):
     runs = [digits_run("pack=2", *s) for s in (("seed=0",), ("seed=1",), ("seed=2",), ("epochs=3",))]
-    groups = [[r.seed for r in g] for g in training.packs(runs, torch.device("cuda"))]
+    groups = [[r.seed for r in g] for g in packs.packs(runs, torch.device("cuda"))]
     assert sorted(map(len, groups)) == [1, 1, 2]
-    assert all(len(g) == 1 for g in training.packs(runs, CPU))
+    assert all(len(g) == 1 for g in packs.packs(runs, CPU))
 
 
 def test_what_is_trained_is_not_trained_again(digits_run, few_digits, monkeypatch):
     run = digits_run("epochs=1")
-    training.trained([run], few_digits, CPU)
-    monkeypatch.setattr(training, "fit", None)
-    (network,), (record,) = training.trained([run], few_digits, CPU)
+    training.load_or_train([run], few_digits, CPU)
+    monkeypatch.setattr(packs, "fit", None)
+    (network,), (record,) = training.load_or_train([run], few_digits, CPU)
     assert not network.training and record["epoch"] == 1
 
 
@@ -143,21 +147,21 @@ def test_every_epoch_has_an_order_of_its_own(digits_run, few_digits):
 
 
 def test_the_papers_learning_rate_falls_tenfold_at_its_fractions(digits_run):
-    rates = engine.learning_rates(digits_run("schedule=step", "warmup=0", "lr=0.1", "lr_drops=[0.45,0.675,0.9]"), 1000)
+    rates = learning_rates(digits_run("schedule=step", "warmup=0", "lr=0.1", "lr_drops=[0.45,0.675,0.9]"), 1000)
     expected = [(0, 0.1), (449, 0.1), (450, 0.01), (674, 0.01), (675, 0.001), (899, 0.001), (900, 1e-4), (999, 1e-4)]
     assert all(rates[step].item() == pytest.approx(rate) for step, rate in expected)
 
 
 def test_the_fast_learning_rate_rises_and_falls_once(digits_run):
-    rates = engine.learning_rates(digits_run("schedule=linear", "warmup=0.2", "lr=0.2"), 100)
+    rates = learning_rates(digits_run("schedule=linear", "warmup=0.2", "lr=0.2"), 100)
     assert rates.argmax() == 20 and rates.max().item() == pytest.approx(0.2)
     assert rates[0] == 0 and rates[99].item() == pytest.approx(0.2 / 80)
 
 
 def test_svi_lowers_its_kl_and_learns(digits_run, few_digits):
     run = digits_run("method=svi", "rho_optimizer=adam", "epochs=12", "kl_warmup=0.5", "rho_lr=0.05")
-    training.trained([run], few_digits, CPU)
-    rows = [line.split(",") for line in (training.folder(run) / "curve.csv").read_text().splitlines()]
+    training.load_or_train([run], few_digits, CPU)
+    rows = [line.split(",") for line in (results.weights_folder(run) / "curve.csv").read_text().splitlines()]
     kl, accuracy = ([float(row[rows[0].index(name)]) for row in rows[1:]] for name in ("kl", "accuracy"))
     assert kl[-1] < 0.9 * kl[0]
     assert accuracy[-1] > accuracy[0] + 0.3
@@ -166,20 +170,20 @@ def test_svi_lowers_its_kl_and_learns(digits_run, few_digits):
 def test_the_weight_of_the_kl_rises_to_beta(digits_run, few_digits):
     step = make_step(digits_run("method=svi", "beta=0.5", "kl_warmup=0.8", "batch=64", "epochs=5"), few_digits)
     rises = [(0, 0), (4, 0.125), (8, 0.25), (16, 0.5), (19, 0.5)]  # 20 steps
-    assert all(float(step.kl_weight(torch.tensor([count]))) == pytest.approx(weight) for count, weight in rises)
+    assert all(float(step.penalty_weight(torch.tensor([count]))) == pytest.approx(weight) for count, weight in rises)
 
 
 def test_the_prior_pulls_a_posteriors_mean_as_weight_decay_would(digits_run, few_digits):
     step = make_step(digits_run("method=svi", "weight_decay=0.003"), few_digits)
     means = [mu for mu, _ in surgery.posteriors(step.network)]
-    pulls = torch.autograd.grad(step.kl(), means)
+    pulls = torch.autograd.grad(step.penalise(), means)
     assert all(torch.allclose(pull, 0.003 * mu, rtol=1e-4) for pull, mu in zip(pulls, means, strict=True))
 
 
 def test_weight_decay_reaches_everything_but_the_posteriors(digits_run):
     run = digits_run("method=svi", "rho_optimizer=adam")
     network = methods.build(run, 10, 100)
-    sgd, adam = engine.optimizers(network, run, torch.tensor(0.1))
+    sgd, adam = run.optimizers(network, torch.tensor(0.1))
     decayed, undecayed = (sum(p.numel() for p in g["params"]) for g in sgd.param_groups)
     assert decayed == 2 * (16 + 32 + 32)  # batch-norm
     assert undecayed == sum(p.numel() for p in adam.param_groups[0]["params"])
@@ -188,6 +192,6 @@ def test_weight_decay_reaches_everything_but_the_posteriors(digits_run):
 
 def test_bf16_trains_and_tests_on_a_cpu_too(digits_run, few_digits):
     run = digits_run("epochs=2", "precision=bf16")
-    networks, (record,) = training.trained([run], few_digits, CPU)
-    evaluated, _ = inference.Tester(run, networks, few_digits, CPU)(few_digits.test_images)
+    networks, (record,) = training.load_or_train([run], few_digits, CPU)
+    evaluated, _ = evaluator.Evaluator(run, networks, few_digits, CPU)(few_digits.test_images)
     assert record["loss"] < 2.3 and torch.isfinite(evaluated.mean).all()

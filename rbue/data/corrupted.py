@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from rbue.config import Refused, one_of
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
 from rbue.data.sources import by_folder, count_images, decode_all, nchw, open_npy, some
+from rbue.errors import UserError, one_of
 
 WAY_OUT = "corruptions=generated makes ours instead"
 
@@ -39,7 +39,7 @@ class Sets:
     def read(self, name, severity, device):
         """Images uint8 (N, 3, H, W) and labels int64 on the device, or a sentence."""
         if (name, severity) not in self.cells:
-            raise Refused(f"{name} at severity {severity} is none of the {len(self.cells)} corrupted sets")
+            raise UserError(f"{name} at severity {severity} is none of the {len(self.cells)} corrupted sets")
         images, labels = self.reader(name, severity, device)
         return images.to(device), labels.to(device)
 
@@ -68,7 +68,7 @@ def sets(run, data) -> Sets:
     try:
         return find(run, data, folder)
     except OSError as error:
-        raise Refused(f"{error.filename or folder} cannot be used: {error.strerror or error}") from error
+        raise UserError(f"{error.filename or folder} cannot be used: {error.strerror or error}") from error
 
 
 def find(run, data, folder):
@@ -80,7 +80,7 @@ def find(run, data, folder):
         official.check(paths, data)
         return Sets("official", partial(official.read, paths, data))
     if run.corruptions == "official":
-        raise Refused(absent(official, folder))
+        raise UserError(absent(official, folder))
     return Sets("generated", partial(reread, kept(folder, run.trained_on, data), data))
 
 
@@ -99,13 +99,13 @@ def locate(official, folder, data):
 def unopened(official, folder):
     """An archive that was carried here and not unpacked is no reason to evaluate other images in silence."""
     if waiting := [archive for archive in official.archives if (folder / archive).exists()]:
-        raise Refused(f"{folder} holds {' and '.join(waiting)} still packed: unpack it there with tar, or {WAY_OUT}")
+        raise UserError(f"{folder} holds {' and '.join(waiting)} still packed: unpack it there with tar, or {WAY_OUT}")
     return {}
 
 
 def refuse_missing(official, folder, paths):
     if missing := [name for name in official.names if name not in paths]:
-        raise Refused(
+        raise UserError(
             f"{folder} holds some official files and lacks {', '.join(missing)}: "
             f"unpack {official.origin} there, or {WAY_OUT}"
         )
@@ -127,7 +127,7 @@ def check_arrays(paths, data):
         stack(paths[f"{name}.npy"], data)
     path = paths["labels.npy"]
     if not np.array_equal(open_npy(path), np.tile(data.test_labels, len(SEVERITIES))):
-        raise Refused(f"{path} does not hold the labels of the clean test images, {len(SEVERITIES)} times over")
+        raise UserError(f"{path} does not hold the labels of the clean test images, {len(SEVERITIES)} times over")
 
 
 def stack(path, data):
@@ -135,7 +135,7 @@ def stack(path, data):
     array, (count, channels, *size) = open_npy(path), data.test_images.shape
     shape = (len(SEVERITIES) * count, *size, channels)
     if array.shape != shape or array.dtype != np.uint8:
-        raise Refused(f"{path} holds {array.dtype} {array.shape} instead of uint8 {shape}")
+        raise UserError(f"{path} holds {array.dtype} {array.shape} instead of uint8 {shape}")
     return array
 
 
@@ -158,14 +158,14 @@ def check_folders(paths, data):
         for severity in SEVERITIES:
             split = paths[name] / str(severity)
             if other := sorted({*class_folders(split, data.classes)} ^ {*known}):
-                raise Refused(f"{split} holds other classes than {paths[TYPES[0]] / '1'} ({some(other)})")
+                raise UserError(f"{split} holds other classes than {paths[TYPES[0]] / '1'} ({some(other)})")
 
 
 def class_folders(split, classes):
     """Class k is the k-th WordNet id in sorted order, as in the clean images."""
     wnids = sorted(path.name for path in split.glob("n*"))
     if len(wnids) != classes:
-        raise Refused(f"{split} holds {len(wnids)} of {classes} classes: unpack its archive again, or {WAY_OUT}")
+        raise UserError(f"{split} holds {len(wnids)} of {classes} classes: unpack its archive again, or {WAY_OUT}")
     return wnids
 
 
@@ -197,7 +197,7 @@ def reread(files, data, name, severity, device):
         images = rows(path, data, severity)
         if hashlib.sha256(images).hexdigest() == sha256[severity - 1]:
             return nchw(images), data.test_labels
-    except (OSError, Refused):
+    except (OSError, UserError):
         pass
     warnings.warn(f"{path} is not what its manifest says at severity {severity}: made again", stacklevel=2)
     return make(data, name, severity, device)

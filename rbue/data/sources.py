@@ -31,8 +31,8 @@ from torchvision.datasets import CIFAR10, CIFAR100
 from torchvision.datasets.utils import check_integrity, download_and_extract_archive, extract_archive
 from tqdm import tqdm
 
-from rbue.config import Refused, one_of
 from rbue.data.names import CLASSES
+from rbue.errors import UserError, one_of
 
 NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 DOWNLOAD_FAILURES = (OSError, RuntimeError, HTTPException)  # RuntimeError: torchvision's word for a wrong md5
@@ -75,7 +75,7 @@ def load(dataset: str, data_dir: str | Path, download=True) -> Data:
     try:
         arrays, origin = find(source, folder, download)
     except OSError as error:
-        raise Refused(f"{error.filename or folder} cannot be used: {error.strerror or error}") from error
+        raise UserError(f"{error.filename or folder} cannot be used: {error.strerror or error}") from error
     images = {name: nchw(arrays[name]) for name in ("train_images", "test_images")}
     labels = {name: torch.from_numpy(np.array(arrays[name])) for name in ("train_labels", "test_labels")}
     mean, std = statistics(images["train_images"])
@@ -92,7 +92,7 @@ def of(run) -> Data:
 def hold_out(data, count):
     """Moves `count` training images, the same for every run, into the test images' place."""
     if count >= len(data.train_images):
-        raise Refused(f"holdout={count} leaves none of the {len(data.train_images)} training images")
+        raise UserError(f"holdout={count} leaves none of the {len(data.train_images)} training images")
     order = torch.randperm(len(data.train_images), generator=torch.Generator().manual_seed(0))
     test, train = order[:count].sort().values, order[count:].sort().values
     return replace(
@@ -112,15 +112,15 @@ def find(source, folder, download=True):
     packed = all(path.exists() for path in files.values())
     if not packed and not root.exists():
         if not download and not (folder / Path(source.url).name).exists():
-            raise Refused(f"{folder} holds no {source.layout}: make data DATASET={folder.name} fetches it")
+            raise UserError(f"{folder} holds no {source.layout}: make data DATASET={folder.name} fetches it")
         fetch(source, folder)
     origin = folder / "*.npy" if packed else root
     try:
         arrays = {name: open_npy(path) for name, path in files.items()} if packed else source.read(root, source)
         for name in NAMES:
             verify(arrays[name], name, source, files[name] if packed else root)
-    except Refused as wrong:
-        raise Refused(f"{wrong}: delete {origin} and run again to download it afresh") from wrong
+    except UserError as wrong:
+        raise UserError(f"{wrong}: delete {origin} and run again to download it afresh") from wrong
     return arrays, str(origin)
 
 
@@ -147,7 +147,7 @@ def open_npy(path):
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, SyntaxError) as error:
-        raise Refused(f"{path} is truncated or no .npy array ({error})") from error
+        raise UserError(f"{path} is truncated or no .npy array ({error})") from error
 
 
 def verify(array, name, source, path):
@@ -156,22 +156,22 @@ def verify(array, name, source, path):
     images, what = name.endswith("images"), name.replace("_", " ")
     shape, dtype = ((count, source.size, source.size, 3), "uint8") if images else ((count,), "int64")
     if array.shape != shape or array.dtype != dtype:
-        raise Refused(f"{path} holds {what} of {array.dtype} {array.shape} instead of {dtype} {shape}")
+        raise UserError(f"{path} holds {what} of {array.dtype} {array.shape} instead of {dtype} {shape}")
     if not images:
         verify_labels(array, source.classes, path)
     expected = source.sha256.get(name)
     if expected and (found := hashlib.sha256(np.ascontiguousarray(array)).hexdigest()) != expected:
-        raise Refused(f"{path} does not hold the official {what} (sha256 {found[:8]}…, not {expected[:8]}…)")
+        raise UserError(f"{path} does not hold the official {what} (sha256 {found[:8]}…, not {expected[:8]}…)")
 
 
 def verify_labels(labels, classes, path):
     """Every official split has the same number of images of each class."""
     if labels.min() < 0 or labels.max() >= classes:
-        raise Refused(f"{path} holds labels {labels.min()} to {labels.max()} instead of 0 to {classes - 1}")
+        raise UserError(f"{path} holds labels {labels.min()} to {labels.max()} instead of 0 to {classes - 1}")
     counts, each = np.bincount(labels, minlength=classes), len(labels) // classes
     if (counts != each).any():
         worst = int((counts != each).argmax())
-        raise Refused(f"{path} holds {counts[worst]} labels of class {worst} instead of {each}")
+        raise UserError(f"{path} holds {counts[worst]} labels of class {worst} instead of {each}")
 
 
 # --- download ---------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def fetch(source, folder):
         for path in made:
             with suppress(OSError):
                 path.rmdir()
-        raise Refused(missing(source, folder, error)) from error
+        raise UserError(missing(source, folder, error)) from error
 
 
 def unpack(source, archive, scratch):
@@ -201,7 +201,7 @@ def unpack(source, archive, scratch):
     elif check_integrity(archive, source.md5):
         extract_archive(archive, scratch)
     else:
-        raise Refused(f"{archive} is truncated or not the official archive (its md5 is not {source.md5}): delete it")
+        raise UserError(f"{archive} is truncated or not the official archive (its md5 is not {source.md5}): delete it")
 
 
 def missing(source, folder, error):
@@ -234,7 +234,7 @@ def read_cifar(kind, root, source):
     except RuntimeError as error:
         expected = dict([*kind.train_list, *kind.test_list, (kind.meta["filename"], kind.meta["md5"])])
         bad = ", ".join(name for name, md5 in expected.items() if not check_integrity(root / name, md5))
-        raise Refused(f"{root} lacks a complete official {bad}") from error
+        raise UserError(f"{root} lacks a complete official {bad}") from error
     return {
         "train_images": train.data,
         "train_labels": np.array(train.targets, np.int64),
@@ -270,7 +270,7 @@ def class_names(root, classes):
     absent = [wnid for wnid in wnids if wnid not in present]
     if len(wnids) != classes or absent:
         names = f" (missing {some(absent)})" if absent else ""
-        raise Refused(f"{root / 'train'} holds {len(wnids) - len(absent)} of {classes} classes{names}")
+        raise UserError(f"{root / 'train'} holds {len(wnids) - len(absent)} of {classes} classes{names}")
     return wnids
 
 
@@ -289,13 +289,13 @@ def validation(val, wnids):
 
 def annotated(listed, images, wnids):
     if not listed.exists():
-        raise Refused(f"{listed} is missing, which names the classes of the validation images")
+        raise UserError(f"{listed} is missing, which names the classes of the validation images")
     labels, present = {wnid: k for k, wnid in enumerate(wnids)}, {path.name for path in images.glob("*")}
     rows = [(*line.split("\t"), "")[:2] for line in listed.read_text().splitlines()]
     if strange := [f"{name} {wnid}" for name, wnid in rows if wnid not in labels]:
-        raise Refused(f"{listed} names unknown classes ({some(strange)})")
+        raise UserError(f"{listed} names unknown classes ({some(strange)})")
     if absent := [name for name, _ in rows if name not in present]:
-        raise Refused(f"{images} lacks {some(absent)}")
+        raise UserError(f"{images} lacks {some(absent)}")
     return [(images / name, labels[wnid]) for name, wnid in rows]
 
 
@@ -309,7 +309,7 @@ def count_images(pairs, wnids, total, split):
     counts, each = Counter(label for _, label in pairs), total // len(wnids)
     wrong = [f"{wnid}: {counts[k]}" for k, wnid in enumerate(wnids) if counts[k] != each]
     if wrong:
-        raise Refused(f"{split} does not hold {each} images of every class ({some(wrong)})")
+        raise UserError(f"{split} does not hold {each} images of every class ({some(wrong)})")
 
 
 def some(names, shown=3):
@@ -333,9 +333,9 @@ def decode(path, size):
         with Image.open(path) as image:
             pixels = np.asarray(image.convert("RGB"))
     except OSError as error:
-        raise Refused(f"{path} cannot be decoded ({error})") from error
+        raise UserError(f"{path} cannot be decoded ({error})") from error
     if pixels.shape != (size, size, 3):
-        raise Refused(f"{path} is {pixels.shape[1]} × {pixels.shape[0]} pixels instead of {size} × {size}")
+        raise UserError(f"{path} is {pixels.shape[1]} × {pixels.shape[0]} pixels instead of {size} × {size}")
     return pixels
 
 

@@ -2,7 +2,8 @@
 
 from matplotlib.ticker import LogLocator
 
-from rbue.report.columns import grid, number, padded, shown, words
+from rbue.progress import padded
+from rbue.report.columns import grid, number, shown, words
 from rbue.report.figures.style import TIMELESS, canvas, styled
 
 GROUPS = ("train", "packed", "layers", "predict", "corruptions", "start")  # the last word of a row's group

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from rbue.progress import padded
+
 MISSING = "–"
 
 
@@ -151,12 +153,3 @@ def pipe(rows):
     rule = "|".join("-" * (len(text) + 1) + ":" if i else ":" + "-" * (len(text) + 1) for i, text in enumerate(head))
     head, *lines = (f"| {' | '.join(line)} |" for line in (head, *lines))
     return "\n".join([head, f"|{rule}|", *lines])
-
-
-def padded(rows, left=(0,)):
-    """Texts of one width in each column; those of `left` columns begin alike, the others end alike."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        [text.ljust(w) if i in left else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))]
-        for row in rows
-    ]

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.claims.numbers import paper_order
 from rbue.report.columns import Grid, decimals, duration, hours, milliseconds, number, pipe, seeded, times, words
 from rbue.report.latex import tex, tex_float, tex_frame, tex_line
 from rbue.report.records import over_seeds, ratio_to
-from rbue.report.rows import labelled
+from rbue.report.rows import labelled, paper_order
 from rbue.report.tables import write_forms
 from rbue.report.text import arch_name, dataset_name
 

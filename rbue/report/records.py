@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rbue.config import Run
-from rbue.report.rows import KNOB, METHODS, place
+from rbue.report.rows import HYPERPARAMETER, METHODS, place
 
 NETWORK = ["protocol", "dataset", "arch"]
 KEY = [*NETWORK, "row"]
@@ -26,14 +26,15 @@ MEASURES = [
 ]
 SHARED = {f.name for f in fields(Run)}
 FLAGS = ["corrupted", "listed", "shared", "by_step"]
-NUMBERS = [*MEASURES, "knob", "passes", "images"]
-COLUMNS = [*NETWORK, "corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "knob", "knobs"]
+NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
+IDENTITY = ["corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "hyperparameter"]
+COLUMNS = [*NETWORK, *IDENTITY, "hyperparameters"]
 COLUMNS += ["passes", "images", *MEASURES, "shared", "by_step", "machine", "hardware", "precision", "torch", "commit"]
 COLUMNS += ["result"]
 
 
 def records(results):
-    """One row per run, in the paper's order of methods, then by their knobs."""
+    """One row per run, in the paper's order of methods, then by their hyperparameters."""
     rows = sorted(map(record, results), key=order)
     frame = pd.DataFrame(rows, columns=COLUMNS)  # all columns, also where there is no run
     frame = frame.astype(dict.fromkeys(FLAGS, bool) | dict.fromkeys(NUMBERS, float))
@@ -61,8 +62,8 @@ def record(result):
         "listed": row is not None and not differs,  # as a row of the tables, or a position of one
         "differs": ", ".join(f"{key}={value}" for key, value in differs.items()),
         "method": config["method"],
-        "knob": config.get(KNOB.get(config["method"])),
-        "knobs": {key: value for key, value in config.items() if key not in SHARED},
+        "hyperparameter": config.get(HYPERPARAMETER.get(config["method"])),
+        "hyperparameters": {key: value for key, value in config.items() if key not in SHARED},
         "passes": result.passes,
         "images": result.images,
         **{score: result.metrics.get(score) for score in SCORES},
@@ -82,11 +83,11 @@ def record(result):
 
 
 def order(run):
-    """Sorts runs. Knobs compare as values: s=2 comes before s=10."""
+    """Sorts runs. Hyperparameters compare as values: s=2 comes before s=10."""
     papers = run["method"] in METHODS
     rank = METHODS.index(run["method"]) if papers else len(METHODS)
-    knobs = [run["knob"] or 0] if papers else run["knobs"].values()
-    sizes = [(0, value, "") if isinstance(value, int | float) else (1, 0, str(value)) for value in knobs]
+    hyperparameters = [run["hyperparameter"] or 0] if papers else run["hyperparameters"].values()
+    sizes = [(0, value, "") if isinstance(value, int | float) else (1, 0, str(value)) for value in hyperparameters]
     return rank, run["method"], sizes, run["dataset"], run["arch"], run["seed"], run["name"]
 
 

@@ -4,16 +4,11 @@ A run feeds a cell only if its whole config, the seed aside, is what `python tra
 the row's settings composes to: a run with epochs=2 on the command line is no result of `protocol=paper`.
 """
 
-from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
-
-from rbue.config import Run, complete, parse, register
+from rbue.methods import complete
+from rbue.runs.compose import canonical
 
 ROWS = [
     ("Single", {"method": "single"}),
@@ -38,7 +33,7 @@ NAMES = {
 }
 OWN_NAMES = {"ivon": "IVON"}  # methods of ours, not in the paper
 METHODS = list(NAMES)  # in the paper's order; any other is a user's own
-KNOB = {"mc_dropout": "p", "deep_ensemble": "members", "dropreLU": "q"}  # what a row's brackets say
+HYPERPARAMETER = {"mc_dropout": "p", "deep_ensemble": "members", "dropreLU": "q"}  # what a row's brackets say
 PROPOSED = [label for label, settings in ROWS if settings["method"] in ("rrelu", "dropreLU")]
 
 # In the paper's order and spelling; a name not listed here (a user's own) is printed as it is.
@@ -53,6 +48,12 @@ def by_protocol(name):
     return [*FULL, name].index(name), name
 
 
+def paper_order(place):
+    """For sorting: the paper's datasets and networks first, in its order; others by name."""
+    order = {name: i for i, name in enumerate([*DATASETS, *ARCHS])}
+    return [(order.get(name, len(order)), name) for name in place]
+
+
 def in_order(labels):
     """Each label once: the paper's rows in the paper's order, then the others as they come."""
     return sorted(dict.fromkeys(labels), key=lambda label: [*LABELS, label].index(label))
@@ -63,45 +64,7 @@ def labelled(settings):
     return next((label for label, own in ROWS if own.items() <= settings.items()), None)
 
 
-# --- what Hydra makes of a row ----------------------------------------------------------------------------------------
-
-CONF = Path(__file__).resolve().parents[2] / "conf"
-register_once = cache(register)
-
-
-@contextmanager
-def own_hydra():
-    """Hydra over conf/, also inside a running Hydra application: there is one per process, so that one steps aside."""
-    outer, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
-    try:
-        with initialize_config_dir(str(CONF), version_base=None):
-            yield
-    finally:
-        GlobalHydra.instance().hydra = outer
-
-
-@cache
-def composed(dataset, protocol, method):
-    """What Hydra makes of the three choices, or None where conf/ does not know one of them."""
-    register_once()
-    try:
-        with own_hydra():
-            return parse(compose("config", [f"dataset={dataset}", f"protocol={protocol}", f"method={method}"]))
-    except HydraException:
-        return None
-
-
-@cache
-def canonical(dataset, protocol, method):
-    """The same as `composed`, from fewer compositions: each takes a tenth of a second, and a full suite has 54.
-
-    Dataset and protocol come after the method in conf/config.yaml's list and win, so a method's file decides its own
-    knobs alone: composing them once and taking the rest from Single gives the same Run, which a test checks.
-    """
-    shared, own = composed(dataset, protocol, "single"), composed("cifar10", "paper", method)
-    if shared is None or own is None:
-        return None
-    return replace(own, **{f.name: getattr(shared, f.name) for f in fields(Run) if f.name != "method"})
+# --- the one rule -----------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -116,9 +79,6 @@ def difference(config, expected):
     config, expected = complete(config), complete(expected)
     keys = [key for key in config | expected if key not in ("seed", "precision")]
     return {k: config.get(k, "absent") for k in keys if k not in config or config[k] != expected.get(k)}
-
-
-# --- the one rule -----------------------------------------------------------------------------------------------------
 
 
 def place(config):
@@ -137,11 +97,11 @@ def place(config):
     rows = [label for label, settings in ROWS if settings["method"] == config["method"]]
     differences = {label: difference(config, cell_identity(*where[:2], config["arch"], label)) for label in rows}
     nearest = min(rows, key=lambda label: len(differences[label]))
-    differs, knob = differences[nearest], KNOB.get(config["method"])
+    differs, hyperparameter = differences[nearest], HYPERPARAMETER.get(config["method"])
     if differs.keys() <= {"position"}:
         return nearest, {}
-    between = differs.keys() - {"position"} == {knob} and knob in config
-    return (f"{NAMES[config['method']]}({config[knob]:g})" if between else None), differs
+    between = differs.keys() - {"position"} == {hyperparameter} and hyperparameter in config
+    return (f"{NAMES[config['method']]}({config[hyperparameter]:g})" if between else None), differs
 
 
 def as_clean(config, usual):
@@ -152,11 +112,11 @@ def as_clean(config, usual):
 
 
 def own_row(config, usual):
-    """The row of a method that the paper has not: each setting of its knobs is one, named after them, or of several
-    knobs after those that are not as its file has them."""
-    knobs = {key: config[key] for key in usual.knobs if key in config}
-    differs = difference(config, usual.identity | {"arch": config["arch"]} | knobs)
+    """The row of a method that is not in the paper. Each setting is a row, named after its hyperparameters; where there
+    are several, after those that differ from the method's file."""
+    own = {key: config[key] for key in usual.hyperparameters if key in config}
+    differs = difference(config, usual.identity | {"arch": config["arch"]} | own)
     name = OWN_NAMES.get(usual.method, usual.method)
-    told = {key: value for key, value in knobs.items() if len(knobs) == 1 or value != getattr(usual, key)}
+    told = {key: value for key, value in own.items() if len(own) == 1 or value != getattr(usual, key)}
     text = ", ".join(f"{key}={value}" for key, value in told.items())
     return (None if differs else f"{name}({text})" if text else name), differs

@@ -10,8 +10,9 @@ No timestamps and no paths in the output: the same runs always give the same byt
 from collections import defaultdict
 from pathlib import Path
 
+from rbue.progress import padded
 from rbue.report.cells import of_paper
-from rbue.report.columns import METHOD, MISSING, grid, padded, pipe
+from rbue.report.columns import METHOD, MISSING, grid, pipe
 from rbue.report.latex import latex
 from rbue.report.rows import FULL
 from rbue.report.text import (

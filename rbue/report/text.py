@@ -18,7 +18,8 @@ from rbue.report.columns import (
     signed,
     times,
 )
-from rbue.report.rows import ARCHS, DATASETS, FULL, PROPOSED, ROWS, canonical, difference
+from rbue.report.rows import ARCHS, DATASETS, FULL, PROPOSED, ROWS, difference
+from rbue.runs.compose import canonical
 
 OURS, PAPER = {"side": "ours", "bold": "ours_bold"}, {"side": "paper", "bold": "paper_bold"}
 BESIDE_PAPER = [

@@ -11,10 +11,10 @@ from functools import partial
 
 import torch
 
-from rbue.config import Refused, one_of
 from rbue.data.corruptions import blur, digital, jpeg, noise, spatter, weather
 from rbue.data.corruptions.draws import Draws
 from rbue.data.corruptions.severities import CONSTANTS, TYPES
+from rbue.errors import UserError, one_of
 
 __all__ = ["CORRUPTIONS", "SEVERITIES", "TYPES", "Draws", "corrupt"]
 
@@ -68,8 +68,8 @@ def _constants(images, name, severity):
     """The numbers of a type, severity and size, or a sentence."""
     one_of(TYPES, corruption=name)
     if severity not in SEVERITIES:
-        raise Refused(f"severity={severity} must be one of 1, 2, 3, 4, 5")
+        raise UserError(f"severity={severity} must be one of 1, 2, 3, 4, 5")
     if images.dtype != torch.uint8 or images.shape[1:] not in {(3, size, size) for size in CONSTANTS}:
         got = f"{images.dtype} {tuple(images.shape)}"
-        raise Refused(f"corruptions take uint8 images (N, 3, 32, 32) or (N, 3, 64, 64), not {got}")
+        raise UserError(f"corruptions take uint8 images (N, 3, 32, 32) or (N, 3, 64, 64), not {got}")
     return CONSTANTS[images.shape[-1]][name][severity - 1]

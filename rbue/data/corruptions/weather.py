@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from rbue.config import Refused
 from rbue.data.corruptions.blur import motion
 from rbue.data.corruptions.exact import GRID, on_grid, separable, to_unit, truncate, zoom_matrix
 from rbue.data.corruptions.severities import FROST_SCALE
+from rbue.errors import UserError
 
 # --- snow -------------------------------------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ def _crops(sheet, which, corner, size):
     return torch.take(sheet, place).double()
 
 
-class NoTextures(Refused):
+class NoTextures(UserError):
     """Nothing is wrong with the request: an optional package is not there."""
 
 
@@ -90,7 +90,7 @@ def _sheet(folder, size, device):
 def _find(folder, number):
     found = sorted(folder.glob(f"frost{number}.*"))
     if not found:
-        raise Refused(f"{folder} holds no frost{number}.png or .jpg: frost needs the textures frost1 to frost5")
+        raise UserError(f"{folder} holds no frost{number}.png or .jpg: frost needs the textures frost1 to frost5")
     return found[0]
 
 

@@ -3,8 +3,8 @@
 from itertools import groupby
 
 from rbue.report.claims.checks import NAMES, VERSUS
-from rbue.report.claims.numbers import kind, paper_order
-from rbue.report.rows import ARCHS, DATASETS
+from rbue.report.claims.numbers import kind
+from rbue.report.rows import ARCHS, DATASETS, paper_order
 
 NOISY = ("accuracy", "ece", "dis")  # shares of test images: their standard error is known from one run
 

@@ -16,7 +16,7 @@ import pandas as pd
 from rbue.report.claims import sampling
 from rbue.report.claims.values import Value, binomial
 from rbue.report.records import everywhere, most_passes, over_pairs, over_seeds, pairs, records
-from rbue.report.rows import ARCHS, DATASETS, LABELS, by_protocol, labelled
+from rbue.report.rows import LABELS, by_protocol, labelled, paper_order
 
 CELL = ["dataset", "arch", "row", "metric"]
 PAPERS_IMAGES = 10_000  # in each of the paper's test sets
@@ -49,12 +49,6 @@ class Numbers:
     def runs(self):
         """(dataset, arch, row) of everything measured."""
         return {key[:3] for key in self.values}
-
-
-def paper_order(place):
-    """For sorting: the paper's datasets and networks first, in its order; others by name."""
-    order = {name: i for i, name in enumerate([*DATASETS, *ARCHS])}
-    return [(order.get(name, len(order)), name) for name in place]
 
 
 def noise(metric, value, accuracy, images):

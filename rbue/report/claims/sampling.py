@@ -1,6 +1,6 @@
 """How our cells vary, from the predictions of their runs: what makes two of them comparable image by image."""
 
-from rbue.bootstrap import over_seeds, replicates
+from rbue.report.bootstrap import over_seeds, replicates
 
 
 def of_run(result):

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from rbue.report.claims.rules import PARTLY, REFUTED, SUPPORTED, UNDECIDED
-from rbue.report.rows import canonical
+from rbue.runs.compose import canonical
 
 STATUSES = [SUPPORTED, PARTLY, REFUTED, UNDECIDED]
 INTRO = """\

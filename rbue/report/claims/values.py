@@ -24,7 +24,7 @@ from math import copysign, hypot, inf, isnan, sqrt
 
 from scipy.special import ndtr, stdtr, stdtrit  # scipy.stats takes a second to import
 
-from rbue.bootstrap import Sampling
+from rbue.report.bootstrap import Sampling
 
 Z, LEVEL = 1.96, 0.05
 EXACT = 1e-9  # 0.04 - 0.03 is not 0.01 in binary

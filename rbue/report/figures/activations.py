@@ -23,10 +23,10 @@ def curve_panel(axis, points, colour, title):
 
 
 @styled
-def curves(frame, knobs):
+def curves(frame, hyperparameters):
     figure, axes = canvas(7, 2.7, ncols=3, sharey=True)
     for axis, (layer, (colour, title)) in zip(axes, LOOKS.items(), strict=True):
-        curve_panel(axis, frame[frame.layer == layer], colour, title.format(**knobs))
+        curve_panel(axis, frame[frame.layer == layer], colour, title.format(**hyperparameters))
     return figure
 
 
@@ -71,10 +71,10 @@ def networks(frame):
     return figure
 
 
-def draw(frame, knobs, out):
+def draw(frame, hyperparameters, out):
     """<out>/activations and <out>/activations-network, from one row per (layer, draw, x)."""
     return [
-        *save(curves(frame, knobs), out / "activations"),
+        *save(curves(frame, hyperparameters), out / "activations"),
         *save(networks(frame), out / "activations-network"),
         write_csv(frame, out / "activations.csv"),
     ]

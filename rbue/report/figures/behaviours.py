@@ -32,8 +32,9 @@ COLUMNS = ["origin", "row", "method", "p", "q", "accuracy", "ece", "std_accuracy
 
 def points(runs):
     """Mean and std over seeds, with n. p is MC-Dropout's and q MC-DropReLU's: a user's own may be called the same."""
-    knobs = {name: runs.knob.where(runs.method == method) for name, method in (("p", "mc_dropout"), ("q", "dropreLU"))}
-    frame = over_seeds(runs.assign(**knobs), ["row", "method", *knobs], ["accuracy", "ece"])
+    axes = (("p", "mc_dropout"), ("q", "dropreLU"))
+    own = {name: runs.hyperparameter.where(runs.method == method) for name, method in axes}
+    frame = over_seeds(runs.assign(**own), ["row", "method", *own], ["accuracy", "ece"])
     return frame.rename(columns=lambda name: name.removeprefix("ours_")).assign(origin="ours")[COLUMNS]
 
 
@@ -75,9 +76,9 @@ def mark(axis, point, colour, setting):
 
 
 def own_settings(runs):
-    """{row: its knobs as text} of a user's own methods."""
+    """{row: its hyperparameters as text} of a user's own methods."""
     own = runs[~runs.method.isin(METHODS)]
-    texts = [", ".join(f"{key}={value}" for key, value in knobs.items()) for knobs in own.knobs]
+    texts = [", ".join(f"{key}={value}" for key, value in each.items()) for each in own.hyperparameters]
     return dict(zip(own.row, texts, strict=True))
 
 

@@ -4,12 +4,12 @@ more scores from what was predicted for each test image.
 Each goes pick → mean over seeds → text. A run without the numbers, from an older version, is not in them.
 """
 
-from rbue.predictions import scores
 from rbue.report.columns import METHOD, Grid, count, decimals, milliseconds, number, seeded, shown, words
 from rbue.report.figures.frames import picked
 from rbue.report.figures.style import write_csv, write_text
 from rbue.report.records import over_seeds
 from rbue.report.text import dataset_name
+from rbue.runs.predictions import scores
 
 percent, three = decimals(2), decimals(3)
 SEEDS = "Mean ± standard deviation over seeds (number of seeds)."

@@ -21,7 +21,7 @@ from rbue.report.figures.style import (
 )
 from rbue.report.records import most_passes, over_seeds
 from rbue.report.rows import METHODS
-from rbue.schema import Level
+from rbue.runs.schema import Level
 
 ALL_TYPES = 19
 SIX = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0}
@@ -29,7 +29,7 @@ Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # of the paper's two box plots
 SEVERITIES = range(6)
 SCORES = ["accuracy", "ece", "nll"]
 RUN = ["row", "seed"]
-WHO = [*RUN, "method", "knob", "source", "passes"]
+WHO = [*RUN, "method", "hyperparameter", "source", "passes"]
 FIVE = {"min": 0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1}
 
 
@@ -58,7 +58,7 @@ def levels(result):
 def six(frame, dataset):
     """The paper's six methods, each at the setting the paper drew or the nearest there is, and all of a user's own."""
     wanted = SIX | {"dropreLU": Q.get(dataset, 0.95)}
-    rows = [row for method, knob in wanted.items() if (row := nearest(frame, method, knob))]
+    rows = [row for method, hyperparameter in wanted.items() if (row := nearest(frame, method, hyperparameter))]
     return frame[frame.row.isin(rows) | ~frame.method.isin(METHODS)]
 
 

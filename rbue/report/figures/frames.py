@@ -58,12 +58,12 @@ def methods_of(runs):
     return list(runs[["row", "method"]].drop_duplicates().itertuples(index=False, name=None))
 
 
-def nearest(runs, method, knob):
+def nearest(runs, method, hyperparameter):
     """The row of a method whose setting is nearest to the wanted one, or None."""
     rows = runs[runs.method == method]
     if rows.empty:
         return None
-    return rows.row[(rows.knob - knob).abs().fillna(0).idxmin()]
+    return rows.row[(rows.hyperparameter - hyperparameter).abs().fillna(0).idxmin()]
 
 
 def count_text(counts, noun="seed"):

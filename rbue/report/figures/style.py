@@ -8,7 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from rbue.report.rows import CONF, METHODS
+from rbue.report.rows import METHODS
+from rbue.runs.compose import CONF
 
 OWN = sorted({path.stem for path in (CONF / "method").glob("*.yaml")} - set(METHODS))
 

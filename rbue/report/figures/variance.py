@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from rbue.report.claims import algebra
+from rbue.report import simulation
 from rbue.report.columns import Column, Grid, count, decimals, number, shown, times, words
 from rbue.report.figures.frames import count_text, picked
 from rbue.report.figures.style import (
@@ -39,17 +39,21 @@ DRAWN = {"color": COLOURS["dropreLU"], "linestyle": "none", "marker": "o", "mark
 
 def over_q():
     """One row per q: the same inputs, standard normal, through DropReLU and through dropout at p = 1 − q."""
-    x, rows = algebra.inputs(), []
+    x, rows = simulation.inputs(), []
     for q in Q:
-        drawn = algebra.simulate(x, q, algebra.dropreLU)
-        both = {"closed": algebra.exact(x, q), "paper": algebra.printed(x, q), "dropout": q * (1 - q) * (x**2).sum()}
+        drawn = simulation.simulate(x, q, simulation.dropreLU)
+        both = {
+            "closed": simulation.exact(x, q),
+            "paper": simulation.printed(x, q),
+            "dropout": q * (1 - q) * (x**2).sum(),
+        }
         rows.append({"q": q, **both, "monte_carlo": drawn.variance, "monte_carlo_se": drawn.se})
     return pd.DataFrame(rows)
 
 
 def terms(q):
     """The parts of the variance at one q: what the paper adds, what it forgets, what is left."""
-    x = algebra.inputs()
+    x = simulation.inputs()
     positive, every = (q * (1 - q) * np.square(v).sum() for v in (np.maximum(x, 0), x))
     return {"Var of\n(1−Q)·x": every, "Var of\nQ·ReLU(x)": positive, "2·Cov,\nforgotten": -2 * positive}
 
@@ -82,7 +86,7 @@ def over_q_figure(frame):
     figure, (left, right) = canvas(7, 3.5, ncols=2)
     curve_panel(left, frame)
     sum_panel(right, 0.8)
-    head(figure, f"Variance of a DropReLU layer, {algebra.INPUTS} standard normal inputs")
+    head(figure, f"Variance of a DropReLU layer, {simulation.INPUTS} standard normal inputs")
     legend_below(figure, *left.get_legend_handles_labels(), 4)
     return figure
 
@@ -92,8 +96,8 @@ def over_q_grid(frame):
     drawn = Column("monte_carlo", "Drawn", "", with_error, lambda cell: cell["monte_carlo"])
     columns = [number("q", "q", "", "{:g}".format), *compared(decimals(2), drawn, "Dropout, p = 1 − q")]
     notes = [
-        f"{algebra.INPUTS} inputs from N(0, 1), {algebra.DRAWS:,} draws; dropout on the same inputs, not scaled, as "
-        "the paper has it. At q = 1 − p, where the paper proves DropReLU to vary more than dropout, it varies less."
+        f"{simulation.INPUTS} inputs from N(0, 1), {simulation.DRAWS:,} draws; dropout on the same inputs, not scaled, "
+        "as the paper has it. At q = 1 − p, where the paper proves DropReLU to vary more than dropout, it varies less."
     ]
     return Grid("Variance of a DropReLU layer over q", columns, frame[frame.q.isin(PAPERS_Q)].to_dict("records"), notes)
 

@@ -13,7 +13,7 @@ from rbue.report.figures import grids, networks, variance
 from rbue.report.page.html import bullets, details, element, grid, inline, paragraphs, picture, table
 from rbue.report.page.pictures import GENERAL, NETWORK
 from rbue.report.records import commit, records
-from rbue.report.rows import ARCHS, DATASETS, KNOB, LABELS, NAMES, ROWS
+from rbue.report.rows import ARCHS, DATASETS, HYPERPARAMETER, LABELS, NAMES, ROWS
 from rbue.report.tables import by_network, side_by_side
 from rbue.report.text import announced, arch_name, by_arch, columns_of, coverage, dataset_name, notes, title
 
@@ -70,9 +70,9 @@ def coverage_cell(place, found):
 
 
 def coverage_columns():
-    """The paper's rows as columns, their knob beneath the method's name."""
-    knobs = {label: own.get(KNOB.get(own["method"]), "") for label, own in ROWS}
-    rows = [words(label, NAMES[own["method"]], str(knobs[label])) for label, own in ROWS]
+    """The paper's rows as columns, their hyperparameter beneath the method's name."""
+    hyperparameters = {label: own.get(HYPERPARAMETER.get(own["method"]), "") for label, own in ROWS}
+    rows = [words(label, NAMES[own["method"]], str(hyperparameters[label])) for label, own in ROWS]
     return [words("row", "Network"), number("done", "Rows", "", f"{{}} of {len(LABELS)}".format), *rows]
 
 

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from rbue import locks, schema
-from rbue.config import Refused
+from rbue.errors import UserError
+from rbue.runs import locks, schema
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,13 +21,13 @@ def folder(run) -> Path:
     return Path(run.results_dir) / run.name
 
 
-def weights(run) -> Path:
+def weights_folder(run) -> Path:
     """Where the weights and checkpoints of a training are."""
     return Path(run.weights_dir) / run.training_name
 
 
 def is_trained(run):
-    return os.path.exists(weights(run) / "weights.pt")
+    return os.path.exists(weights_folder(run) / "weights.pt")
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def record(run, report, trainings, cost, predictions=None):
     try:
         checked = schema.parse(result)
     except ValueError as error:
-        raise Refused(f"{run.name} gives no result ({error}): move its weights away and train again") from error
+        raise UserError(f"{run.name} gives no result ({error}): move its weights away and train again") from error
     if predictions:
         with replacing(folder(run) / "predictions.npz") as file:
             predictions.save(file)
@@ -119,15 +119,15 @@ def collect(results_dir):
     """Every finished result below a folder, by depth and path; an unreadable one and a copy deeper down, which is no
     second seed, are named and left out."""
     if not os.path.isdir(results_dir):
-        raise Refused(f"{results_dir} is no folder and holds no results: 'make demo' or 'python train.py' makes some")
+        raise UserError(f"{results_dir} is no folder and holds no results: 'make demo' or 'python train.py' makes some")
     results = {}
     for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path)):
         try:
             result = schema.read(path)
             if result.name in results:
-                raise Refused(f"{path} is a copy: {result.name} is there already")
+                raise UserError(f"{path} is a copy: {result.name} is there already")
             results[result.name] = result
-        except Refused as sentence:
+        except UserError as sentence:
             print(f"left out: {sentence}", file=sys.stderr)
     return list(results.values())
 
@@ -157,7 +157,7 @@ def replacing(path):
             part.unlink(missing_ok=True)
         if isinstance(error, OSError):
             why = f"{path} could not be written ({error.strerror or error})"
-            raise Refused(f"{why}: what was there before is kept, and the same command goes on from it") from error
+            raise UserError(f"{why}: what was there before is kept, and the same command goes on from it") from error
         raise
 
 
@@ -168,7 +168,7 @@ def check_writable(*folders):
         try:
             tempfile.TemporaryFile(dir=existing).close()
         except OSError as error:
-            raise Refused(f"{wanted} cannot be written ({error.strerror}): choose another folder") from error
+            raise UserError(f"{wanted} cannot be written ({error.strerror}): choose another folder") from error
 
 
 def environment():

@@ -1,94 +1,35 @@
-"""Monte-Carlo prediction: what no noise reaches once a batch, the rest once a sample (Section 3.3).
-
-A sampler is a function (images, rows) -> probabilities of one batch, a few samples at a time, each of them
-(samples of this pass, images, classes): memory does not grow with the number of samples.
-"""
+"""Evaluator: a run's networks over test images, compiled and captured where the GPU allows it."""
 
 import copy
 from collections import defaultdict
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import fx
 from tqdm import tqdm
 
-from rbue import devices, engine, metrics, noise, surgery
-from rbue.cli import bars
-from rbue.config import Refused, at_least
+from rbue import metrics, noise, surgery
 from rbue.data import augment
-from rbue.layers import Site
-from rbue.methods import METHODS
+from rbue.progress import bars
+from rbue.runs import devices
+from rbue.sampling import probabilities, sampler
+from rbue.training import capture
 
 COUNTS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 1000)  # where the sample curve is drawn
 REFIT = 5000  # training images behind batch-norm statistics that are computed anew
 DIVERSE = 4  # samples compared pairwise (Section 4.4)
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """Probabilities (samples, images, classes) and what the paper derives from them."""
+class Cast(torch.nn.Module):
+    """A network under autocast, for one whose parameters must stay in float32."""
 
-    samples: torch.Tensor
+    def __init__(self, network, dtype):
+        super().__init__()
+        self.network, self.dtype = network, dtype
 
-    @property
-    def mean(self):
-        """Predictive distribution: the mean over samples."""
-        return self.samples.mean(0)
-
-    @property
-    def entropy(self):
-        """Predictive uncertainty: the entropy of the mean, in nats, one number an image."""
-        return metrics.entropy(self.mean)
-
-
-def predict(network, images, samples=100, *, seed=0, batch=500):
-    """`samples` stochastic passes over images. Sample k of a seed is the same numbers every time, in any batch size."""
-    at_least(1, samples=samples, batch=batch, images=len(images))
-    with sampling(network):
-        draw = sampler(network, samples, seed, batch)
-        batches = zip(images.split(batch), torch.arange(len(images), device=images.device).split(batch), strict=True)
-        return Prediction(torch.cat([torch.cat(list(draw(x, rows))) for x, rows in batches], 1))
-
-
-@contextmanager
-def sampling(network):
-    """Batch-norm in eval mode and no gradients; the sites of noise stay random. Modes are put back as they were."""
-    sites = [m for m in network.modules() if isinstance(m, Site)]
-    if len({id(site.noise) for site in sites}) > 1 or any(site.noise.sites == 0 for site in sites):
-        surgery.wire(network)  # put together by hand from our layers, or from several networks
-    modes = {m: m.training for m in network.modules()}
-    try:
-        with torch.no_grad():
-            yield network.eval()
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-
-
-def sampler(network, samples, seed, stack):
-    """How this network is sampled: one pass without noise, else stacked or one pass a sample."""
-    if noise.of(network).sites == 0:
-        return lambda x, rows: [probabilities(network(x))[None]]
-    if isinstance(network, fx.GraphModule):
-        return Stacked(network, samples, seed, stack)
-    return lambda x, rows: one_by_one(network, x, rows, samples, seed)
-
-
-def probabilities(logits):
-    if not torch.is_tensor(logits) or logits.dim() != 2 or logits.shape[1] < 2:
-        got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
-        raise Refused(
-            f"a prediction needs logits (images, classes) of at least two classes, and the network gives {got}"
-        )
-    return logits.float().softmax(-1)
-
-
-def one_by_one(network, x, rows, samples, seed):
-    """For noise in the weights, which all images of a pass share, and for networks that are not traced."""
-    for k in range(samples):
-        with noise.counted(network, seed + noise.TEST, k, rows):
-            yield probabilities(network(x))[None]
+    def forward(self, x):
+        with torch.autocast(x.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            return self.network(x)
 
 
 class Refitted:
@@ -119,21 +60,6 @@ class Refitted:
                 norm.running_mean.copy_(mean)
                 norm.running_var.copy_(variance)
             yield self.draw(k, x, rows)[None]
-
-
-class Stacked:
-    """Samples of a small batch share a pass as a larger one, behind the part that no noise reaches."""
-
-    def __init__(self, network, samples, seed, stack):
-        self.network, self.samples, self.seed, self.stack = network, samples, seed + noise.TEST, stack
-        self.once, self.every = surgery.split_at_noise(network)
-
-    def __call__(self, x, rows):
-        given, at_once = self.once(x), max(1, self.stack // len(x))
-        for ks in torch.arange(self.samples, device=x.device).split(at_once):
-            with noise.counted(self.network, self.seed, ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
-                logits = self.every(*[t.repeat(len(ks), *[1] * (t.dim() - 1)) for t in given])
-            yield probabilities(logits).view(len(ks), len(x), -1)
 
 
 class Captured:
@@ -186,17 +112,17 @@ class Captured:
             yield self.probs[None, :count]
 
 
-class Tester:
+class Evaluator:
     """The run's networks made ready for the device once; call it with test images, as many sets as there are."""
 
     def __init__(self, run, networks, data, device):
         self.device, self.batch = device, batch_size(run, device)
         self.mean, self.std = data.mean.to(device), data.std.to(device)
         self.dtype = precision_of(run, device)
-        samples = METHODS[run.method].samples(run)
+        samples = run.passes
         with devices.measured(device) as setup, torch.no_grad():
             first = self.prepare(nhwc(data.test_images[: self.batch], device))
-            refit = self.refitting(data) if getattr(run, "refit_batchnorm", False) else None
+            refit = self.refitting(data) if run.refit_batchnorm else None
             self.draws, how = zip(*(fast(n, samples, run, first, self.dtype, refit) for n in networks), strict=True)
             for draw in self.draws:  # what a first pass costs once, such as trying convolutions, is no time an image
                 next(iter(draw(first, torch.arange(len(first), device=device))))
@@ -247,7 +173,7 @@ def fast(network, samples, run, x, dtype, refit=None):
         try:
             return Captured(network, samples, run.seed, x), "captured"
         except Exception as error:  # compilers fail in many ways, and none of them is worth losing the run
-            engine.fell_back(error)
+            capture.warn_fallback(error)
     return sampler(network, samples, run.seed, len(x)), "eager"
 
 
@@ -255,7 +181,7 @@ def compact(network, dtype):
     """A copy with batch-norm folded into convolutions, in the given precision and channels-last memory."""
     network = copy.deepcopy(network).eval()
     if surgery.posteriors(network):
-        return engine.Cast(network, dtype)  # its weights are drawn in float32 and rounded after
+        return Cast(network, dtype)  # its weights are drawn in float32 and rounded after
     return surgery.fold(network).to(dtype=dtype, memory_format=torch.channels_last)
 
 

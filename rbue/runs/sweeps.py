@@ -17,11 +17,12 @@ from hydra.errors import HydraException
 from omegaconf import open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from rbue import config, locks, results, schema
-from rbue.cli import sentence
-from rbue.config import Refused
-from rbue.report.columns import padded
-from rbue.report.rows import CONF, canonical, own_hydra, register_once
+from rbue import config
+from rbue.errors import UserError
+from rbue.progress import padded
+from rbue.runs import locks, results, schema
+from rbue.runs.compose import CONF, canonical, own_hydra, parse, register_once
+from rbue.runs.messages import sentence
 
 
 def jobs(words, loader, compose):
@@ -93,16 +94,16 @@ def said(compose, overrides):
     try:
         return compose(list(overrides))
     except (HydraException, OmegaConfBaseException) as error:
-        raise Refused(sentence(error, overrides)) from error
+        raise UserError(sentence(error, overrides)) from error
 
 
 def run_of(cfg, overrides=()):
     with open_dict(cfg):
         cfg.pop("hydra")
     try:
-        return config.parse(cfg)
+        return parse(cfg)
     except OmegaConfBaseException as error:
-        raise Refused(sentence(error, overrides)) from error
+        raise UserError(sentence(error, overrides)) from error
 
 
 # --- what was begun ---------------------------------------------------------------------------------------------------
@@ -183,11 +184,11 @@ def cell(run, found=None):
     """`found` is what was read already: {folder: Result}."""
     try:
         result = (found or {}).get(str(results.folder(run))) or results.find(run)
-    except Refused as foreign:
+    except UserError as foreign:
         return Cell(run, "failed", str(foreign))
     if result:
         return Cell(run, "done", result=result)
-    if any(map(locks.holder, [results.folder(run), *map(results.weights, run.trainings)])):
+    if any(map(locks.holder, [results.folder(run), *map(results.weights_folder, run.trainings)])):
         return Cell(run, "running")
     reason = results.failure(run)
     return Cell(run, "failed", reason) if reason else Cell(run, "missing")

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from rbue import inference, metrics, noise, surgery
-from rbue.config import Refused
+from rbue import metrics, noise, surgery
 from rbue.data import augment
-from rbue.data.outside import OUTSIDE, outside
+from rbue.data.ood import OOD, outside
+from rbue.errors import UserError
+from rbue.evaluation import evaluator
 from rbue.layers import DropReLU, GaussianWeight
-from rbue.predictions import Predictions
+from rbue.runs.predictions import Predictions
 
 IMAGES, DRAWS = 32, 200  # of the Monte-Carlo variance: a relative error of about 2 %
 AT_ONCE = 2**22  # elements, which bounds its memory
@@ -67,11 +68,11 @@ def predictions(evaluated, labels, foreign):
 
 def foreign_entropy(run, test, data):
     """Predictive entropy of each image of another dataset, if that is on disk."""
-    if run.trained_on not in OUTSIDE:
+    if run.trained_on not in OOD:
         return None
     try:
         images = outside(run.trained_on, data, run.data_dir)
-    except Refused as sentence:
+    except UserError as sentence:
         log.warning("no images out of distribution, so no AUROC: %s", sentence)
         return None
     return metrics.entropy(test(images)[0].mean.double())
@@ -82,7 +83,7 @@ def ood(run, probs, foreign):
     if foreign is None:
         return None
     return {
-        "dataset": OUTSIDE[run.trained_on],
+        "dataset": OOD[run.trained_on],
         "auroc": metrics.auroc(metrics.entropy(probs.double()), foreign),
         "entropy": foreign.mean().item(),
         "images": len(foreign),
@@ -93,7 +94,7 @@ def twin(run, network, data, device):
     """Scores and time of the network's deterministic twin; none for a network that is its own."""
     if noise.of(network).sites == 0:
         return None
-    test = inference.Tester(run, [surgery.twin(network)], data, device)
+    test = evaluator.Evaluator(run, [surgery.deterministic(network)], data, device)
     evaluated, cost = test(data.test_images, quiet=True)
     return metrics.score(evaluated.mean, data.test_labels, run.bins) | {"ms_per_image": cost["ms_per_image"]}
 
@@ -120,7 +121,7 @@ def variance(run, network, data, device):
     sites = {module: name for name, module in network.named_modules() if isinstance(module, DropReLU)}
     if not sites:
         return None
-    images, found = inference.nhwc(data.test_images[:IMAGES], device), []
+    images, found = evaluator.nhwc(data.test_images[:IMAGES], device), []
 
     def counted(k, rows):
         return noise.counted(network, run.seed + noise.TEST, k, rows)

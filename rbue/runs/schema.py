@@ -15,9 +15,10 @@ from types import NoneType, UnionType
 from typing import get_args, get_origin, get_type_hints
 from zipfile import BadZipFile
 
-from rbue import config
-from rbue.config import Refused
-from rbue.predictions import Predictions
+from rbue import config, methods
+from rbue.errors import UserError
+from rbue.methods.mc_dropout import placement_of
+from rbue.runs.predictions import Predictions
 
 FORMAT = 2
 
@@ -243,7 +244,7 @@ def read(path) -> Result:
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")) | {"folder": str(path.parent)})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError, OSError) as error:
-        raise Refused(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
+        raise UserError(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
 
 
 def parse(content) -> Result:
@@ -271,7 +272,7 @@ def check(settings):
 
 @cache
 def kinds_of(method):
-    return {name: converter(kind) for name, kind in get_type_hints(config.SCHEMAS.get(method, config.Run)).items()}
+    return {name: converter(kind) for name, kind in get_type_hints(methods.METHODS.get(method, config.Run)).items()}
 
 
 # --- JSON against the types above -------------------------------------------------------------------------------------
@@ -348,13 +349,13 @@ def used(content):
     if settings.get("precision") == "auto":
         settings["precision"] = "fp32" if "CPU" in hardware else "bf16"
     if "placement" in settings:
-        settings["placement"] = config.placement_of(settings["arch"], settings["placement"])
+        settings["placement"] = placement_of(settings["arch"], settings["placement"])
     unused = {f.name for f in schema_fields(settings["method"]) if f.metadata["part"] == "unused"}
     return {key: value for key, value in settings.items() if key not in unused}
 
 
 def schema_fields(method):
-    return fields(config.SCHEMAS.get(method, config.Run))
+    return fields(methods.METHODS.get(method, config.Run))
 
 
 def training_names(settings):

@@ -4,10 +4,11 @@ import json
 
 from tqdm import tqdm
 
-from rbue import metrics, results
-from rbue.cli import bars
-from rbue.config import Refused
+from rbue import metrics
 from rbue.data import corrupted
+from rbue.errors import UserError
+from rbue.progress import bars
+from rbue.runs import results
 
 
 def sets(run, data):
@@ -36,7 +37,7 @@ def begun(path, source):
         done = json.loads(path.read_text()) if path.exists() else {}
         types = done["types"] if done.get("source") == source else {}
     except (ValueError, KeyError, AttributeError) as error:
-        raise Refused(f"{path} cannot be read ({error}): move it away to test all of its sets again") from error
+        raise UserError(f"{path} cannot be read ({error}): move it away to test all of its sets again") from error
     return {"source": source, "types": types, "skipped": {}}  # what was missing then may be here now
 
 
@@ -44,7 +45,7 @@ def add(done, name, severity, run, sets, test):
     """One cell. A type that cannot be had here (frost without its textures) is left out with its reason."""
     try:
         images, labels = sets.read(name, severity, test.device)
-    except Refused as sentence:
+    except UserError as sentence:
         if sets.source == "official":
             raise  # a damaged download is mended, not left out
         done["skipped"][name] = str(sentence)

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torchvision.models import densenet
 
-from rbue.archs import ARCHS, build, chained
-from rbue.config import Refused
+from rbue.errors import UserError
+from rbue.networks import ARCHS, build, chained
 
 PARAMETERS = {  # for 10, 100 and 200 classes
     "vgg13": (9_416_010, 9_462_180, 9_513_480),
@@ -28,7 +28,7 @@ def test_networks_take_cifar_and_tinyimagenet_images(arch, size):
 
 
 def test_an_unknown_network_is_refused_with_the_known_ones():
-    with pytest.raises(Refused, match="arch=lenet is not known: choose one of vgg13"):
+    with pytest.raises(UserError, match="arch=lenet is not known: choose one of vgg13"):
         build("lenet", 10)
 
 

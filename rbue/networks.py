@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torchvision import models
 
-from rbue.config import one_of
+from rbue.errors import one_of
 from rbue.layers import Stem
 
 

@@ -5,9 +5,11 @@ import json
 import pytest
 import torch
 
-from rbue import inference, methods, results, shift
-from rbue.config import Refused
+from rbue import methods
 from rbue.data.corrupted import Sets
+from rbue.errors import UserError
+from rbue.evaluation import corruption, evaluator
+from rbue.runs import results
 
 CELLS = [(name, severity) for name in ("contrast", "brightness", "frost") for severity in (1, 2)]
 
@@ -16,22 +18,22 @@ CELLS = [(name, severity) for name in ("contrast", "brightness", "frost") for se
 def tested(digits_run, digits, monkeypatch):
     """A run on corrupted digits, an untrained network and six small sets, of which frost cannot be had."""
     run = digits_run("dataset=digits_c", "method=dropreLU", "samples=2")
-    test = inference.Tester(run, [methods.build(run, 10, 1437).eval()], digits, torch.device("cpu"))
+    test = evaluator.Evaluator(run, [methods.build(run, 10, 1437).eval()], digits, torch.device("cpu"))
     read = []
 
     def reader(name, severity, device):
         read.append((name, severity))
         if name == "frost":
-            raise shift.Refused("frost needs its textures")
+            raise corruption.UserError("frost needs its textures")
         return digits.test_images[:50] // severity, digits.test_labels[:50]
 
-    monkeypatch.setattr(shift.corrupted, "sets", lambda run, data: Sets("generated", reader, CELLS))
+    monkeypatch.setattr(corruption.corrupted, "sets", lambda run, data: Sets("generated", reader, CELLS))
     return run, test, read
 
 
 def test_every_type_and_severity_is_scored_and_what_cannot_be_had_says_why(tested, digits):
     run, test, _ = tested
-    report = shift.report(run, test, shift.sets(run, digits))["corruptions"]
+    report = corruption.report(run, test, corruption.sets(run, digits))["corruptions"]
     assert report["source"] == "generated"
     assert [cell["severity"] for cell in report["types"]["contrast"]] == [1, 2]
     assert set(report["types"]["contrast"][0]) == {"severity", "accuracy", "ece", "nll", "brier"}
@@ -40,13 +42,13 @@ def test_every_type_and_severity_is_scored_and_what_cannot_be_had_says_why(teste
 
 def test_a_killed_evaluation_goes_on_at_the_cell_it_had_reached(tested, digits):
     run, test, read = tested
-    whole = shift.report(run, test, shift.sets(run, digits))
+    whole = corruption.report(run, test, corruption.sets(run, digits))
     path = results.folder(run) / "corruptions.json"
     partial = json.loads(path.read_text())
     del partial["types"]["brightness"][1]
     results.write(path, partial)
     read.clear()
-    assert shift.report(run, test, shift.sets(run, digits)) == whole
+    assert corruption.report(run, test, corruption.sets(run, digits)) == whole
     assert read == [("brightness", 2), ("frost", 1)]  # what was missing is asked for again: it may be here now
 
 
@@ -55,17 +57,17 @@ def test_a_damaged_file_of_scores_is_named_and_left_alone(tested, digits, text):
     run, test, _ = tested
     path = results.folder(run) / "corruptions.json"
     results.write(path, text)
-    with pytest.raises(Refused, match=r"corruptions\.json cannot be read .+: move it away"):
-        shift.report(run, test, shift.sets(run, digits))
+    with pytest.raises(UserError, match=r"corruptions\.json cannot be read .+: move it away"):
+        corruption.report(run, test, corruption.sets(run, digits))
     assert path.read_text() == text
 
 
 def test_scores_of_other_images_are_not_continued(tested, digits):
     run, test, read = tested
     results.write(results.folder(run) / "corruptions.json", {"source": "official", "types": {}, "skipped": {}})
-    shift.report(run, test, shift.sets(run, digits))
+    corruption.report(run, test, corruption.sets(run, digits))
     assert len(read) == 5
 
 
 def test_a_clean_dataset_has_no_corruptions(digits_run, digits):
-    assert shift.report(digits_run(), None, shift.sets(digits_run(), digits)) == {}
+    assert corruption.report(digits_run(), None, corruption.sets(digits_run(), digits)) == {}

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import torch
 
-from rbue import config, locks
-from rbue.config import Refused
+from rbue import config
+from rbue.errors import UserError
+from rbue.runs import locks
 
 
 def choose(name, per_gpu=None):
@@ -20,13 +21,15 @@ def choose(name, per_gpu=None):
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
         if (name == "cuda") != bool(config.gpus()):  # a run's name says in which precision it was trained
-            raise Refused(f"device=auto is {name} here, which precision=auto did not expect: say device={name}")
+            raise UserError(f"device=auto is {name} here, which precision=auto did not expect: say device={name}")
     if name == "cuda" and per_gpu:
         name = place(per_gpu)
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        raise Refused(f"device={name} is not to be had here ({str(error).splitlines()[0]}): try device=auto") from error
+        raise UserError(
+            f"device={name} is not to be had here ({str(error).splitlines()[0]}): try device=auto"
+        ) from error
     if name.startswith("cuda:"):
         torch.cuda.set_device(name)  # streams and graphs are made on the current one
     torch.backends.cudnn.benchmark = True  # shapes never change, so trying every convolution once pays

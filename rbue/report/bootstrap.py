@@ -11,7 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
-from rbue.predictions import bin_of, correct, gap, loss
+from rbue.runs.predictions import bin_of, correct, gap, loss
 
 RESAMPLES = 1000  # an error is known to 1/√(2·1000), 2 %
 

@@ -5,12 +5,12 @@ import torch
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
 from rbue.data.sources import load
 
-OUTSIDE = {"cifar10": "cifar100", "cifar100": "cifar10", "digits": "digits_c"}
+OOD = {"cifar10": "cifar100", "cifar100": "cifar10", "digits": "digits_c"}
 
 
 def outside(dataset, data, data_dir):
     """The other dataset's uint8 test images, or a sentence: nobody who asks for CIFAR-10 waits for another download."""
-    name = OUTSIDE[dataset]
+    name = OOD[dataset]
     return mixed(data.test_images) if name == f"{dataset}_c" else load(name, data_dir, download=False).test_images
 
 

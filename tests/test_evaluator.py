@@ -8,10 +8,11 @@ from torch.nn import functional as F
 from torchvision.ops import StochasticDepth
 
 import rbue
-from rbue import inference, methods, noise, surgery
-from rbue.archs import build
-from rbue.config import Refused
+from rbue import methods, noise, surgery
+from rbue.errors import UserError
+from rbue.evaluation import evaluator
 from rbue.layers import Dropout, LearnedGaussian, RReLU
+from rbue.networks import build
 
 X = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
@@ -70,9 +71,9 @@ def test_a_deterministic_network_gives_one_sample():
 
 
 def test_no_samples_are_refused():
-    with pytest.raises(Refused, match="samples=0 must be at least 1"):
+    with pytest.raises(UserError, match="samples=0 must be at least 1"):
         rbue.predict(network(), X, samples=0)
-    with pytest.raises(Refused, match="images=0 must be at least 1"):
+    with pytest.raises(UserError, match="images=0 must be at least 1"):
         rbue.predict(network(), X[:0])
 
 
@@ -88,7 +89,7 @@ def test_evaluation_is_the_mean_of_the_predictions(digits):
     net, images = network().eval(), digits.test_images[:20].permute(0, 2, 3, 1)
     prepare = lambda x: x.permute(0, 3, 1, 2) / 255  # noqa: E731
     with torch.no_grad():
-        evaluated = inference.evaluate([inference.sampler(net, 5, 1, 8)], images, prepare, batch=8)
+        evaluated = evaluator.evaluate([evaluator.sampler(net, 5, 1, 8)], images, prepare, batch=8)
     samples = rbue.predict(net, prepare(images), samples=5, seed=1).samples
     assert torch.allclose(evaluated.mean, samples.mean(0), atol=1e-5)
     assert torch.allclose(evaluated.first, samples[:4], atol=1e-5)
@@ -99,7 +100,7 @@ def test_evaluation_is_the_mean_of_the_predictions(digits):
 def test_a_test_image_is_normalised_and_draws_from_the_stream_of_testing(method, digits, digits_run):
     run = digits_run(f"method={method}", "samples=3", "seed=5")
     net = methods.build(run, 10, 100).eval()
-    evaluated, _ = inference.Tester(run, [net], digits, torch.device("cpu"))(digits.test_images[:20])
+    evaluated, _ = evaluator.Evaluator(run, [net], digits, torch.device("cpu"))(digits.test_images[:20])
     mean, std = (value.view(1, 3, 1, 1) for value in (digits.mean, digits.std))
     images, expected = (digits.test_images[:20] / 255 - mean) / std, []
     for k in range(3):
@@ -168,7 +169,7 @@ def test_a_random_layer_inside_of_a_closed_one_is_drawn_for_every_sample():
 def test_what_is_no_classifier_is_refused(output, says):
     net = Own(lambda net, h: output(F.linear(h, net.weight)))
     for network in (net, rbue.randomize(net, q=0.5)):
-        with pytest.raises(Refused, match=f"needs logits .images, classes. of at least two classes.+{says}"):
+        with pytest.raises(UserError, match=f"needs logits .images, classes. of at least two classes.+{says}"):
             rbue.predict(network, torch.randn(6, 8), 1)
 
 
@@ -188,16 +189,16 @@ def test_a_rectifier_of_something_else_than_images_is_refused():
         def forward(self, x):
             return self.layer(x.reshape(-1, 8)).relu().reshape(-1, 3, 5).mean(1)
 
-    with pytest.raises(Refused, match="a random layer got 12 rows for 4 images: images must come first"):
+    with pytest.raises(UserError, match="a random layer got 12 rows for 4 images: images must come first"):
         rbue.predict(rbue.randomize(Tokens(), q=0.5), torch.randn(4, 3, 8), 1)
 
 
 def test_an_ensemble_averages_its_members():
     nets = [build("small", 10).eval() for _ in range(3)]
     with torch.no_grad():
-        draws = [inference.sampler(net, 1, 0, 4) for net in nets]
+        draws = [evaluator.sampler(net, 1, 0, 4) for net in nets]
         members = torch.stack([net(X).softmax(1) for net in nets])
-        evaluated = inference.evaluate(draws, X, lambda x: x, batch=4)
+        evaluated = evaluator.evaluate(draws, X, lambda x: x, batch=4)
     assert torch.allclose(evaluated.mean, members.mean(0), atol=1e-6)
     assert torch.allclose(evaluated.first, members, atol=1e-6)
 

@@ -12,12 +12,12 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rbue.config import Refused
+from rbue.errors import UserError
 
 POLL = 0.5  # seconds between two looks at a lock that somebody else holds
 
 
-class Closed(Refused):
+class Closed(UserError):
     """A folder in which this user or this file system lets nobody lock."""
 
     def __init__(self, folder, error):

@@ -1,0 +1,1 @@
+"""Evaluation: test images, corrupted test images and what else a trained network shows."""

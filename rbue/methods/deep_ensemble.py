@@ -1,0 +1,31 @@
+"""Deep Ensemble: independently trained networks (Section 4.1.4, c)."""
+
+from dataclasses import dataclass, fields
+
+from rbue.config import Run, evaluation, unused
+from rbue.errors import at_least
+from rbue.methods import method
+from rbue.methods.single import Single
+
+
+@method("deep_ensemble")
+@dataclass
+class DeepEnsemble(Run):
+    """The mean prediction of `members` networks."""
+
+    samples: int = unused()
+    members: int = evaluation()
+
+    def __post_init__(self):
+        super().__post_init__()
+        at_least(1, members=self.members)
+
+    @property
+    def trainings(self):
+        """Members are the Single runs of the next seeds, so a Single, an ensemble and a sweep share their trainings."""
+        shared = {f.name: getattr(self, f.name) for f in fields(Run)} | {"method": "single"}
+        return [Single(**shared | {"seed": self.seed + k}) for k in range(self.members)]
+
+    @property
+    def passes(self):
+        return self.members

@@ -1,0 +1,32 @@
+"""MC-Dropout: dropout in training and testing (Section 4.1.4, b)."""
+
+from dataclasses import dataclass
+
+from rbue.config import Run, training
+from rbue.errors import one_of, within
+from rbue.methods import method
+
+
+@method("mc_dropout")
+@dataclass
+class MCDropout(Run):
+    """Dropout with probability p. The paper does not say where; `placement` does."""
+
+    p: float = training()
+    placement: str = training()
+
+    def __post_init__(self):
+        super().__post_init__()
+        within(0, 1, p=self.p)
+        one_of(("last", "block", "conv", "relu"), placement=self.placement)
+        self.placement = placement_of(self.arch, self.placement)
+
+    def build(self, network, images):
+        from rbue import layers, surgery
+
+        return surgery.add_dropout(network, layers.Dropout(self.p), self.placement)
+
+
+def placement_of(arch, placement):
+    """VGG-13 has no blocks: there `block` is the same as `last`, dropout before the classifier, and gets its name."""
+    return "last" if (arch, placement) == ("vgg13", "block") else placement

@@ -1,0 +1,60 @@
+"""Section 3.4 by Monte-Carlo: the variance of a DropReLU layer against its closed form and the paper's formula.
+
+out = Σ_k x_k + Q_k (ReLU(x_k) - x_k) with Q_k ~ B(q), so only negative inputs vary: Var = q(1-q) Σ_{x<0} x².
+The paper adds the variances of its two terms and forgets their covariance.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+DRAWS, INPUTS, SEED = 20_000, 64, 0
+FAR = 3  # standard errors
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A variance estimated from draws, with the standard error of a variance."""
+
+    variance: float
+    se: float
+
+    def is_near(self, value):
+        return abs(self.variance - value) <= FAR * self.se
+
+
+def inputs():
+    return np.random.default_rng(SEED).standard_normal(INPUTS)
+
+
+def simulate(x, keep, layer):
+    """Var of Σ_k layer(x_k, B_k) with B_k ~ B(keep)."""
+    bits = np.random.default_rng(SEED + 1).random((DRAWS, len(x))) < keep
+    variance = layer(x, bits).sum(1).var(ddof=1)
+    return Simulated(variance, variance * sqrt(2 / (DRAWS - 1)))
+
+
+def dropreLU(x, bits):
+    return np.where(bits, np.maximum(x, 0), x)
+
+
+def dropout(x, bits):
+    return bits * x
+
+
+def epsilon(x, bits):
+    return bits * np.maximum(x, 0)
+
+
+def exact(x, q):
+    return q * (1 - q) * np.square(np.minimum(x, 0)).sum()
+
+
+def exact_epsilon(x, q):
+    return q * (1 - q) * np.square(np.maximum(x, 0)).sum()
+
+
+def printed(x, q):
+    """The paper's formula: q(1-q) Σ x² + ε."""
+    return q * (1 - q) * np.square(x).sum() + exact_epsilon(x, q)

@@ -1,0 +1,1 @@
+"""Runs: composed from words, locked, placed on a device, stored as result.json, counted in sweeps."""

@@ -1,0 +1,37 @@
+"""The errors of Hydra and OmegaConf as one sentence each."""
+
+import re
+
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf.errors import OmegaConfBaseException
+
+from rbue.errors import describe
+
+EXTRAS = {"joblib": "joblib", "ray": "ray", "submitit_slurm": "slurm", "submitit_local": "slurm"}
+
+
+def sentence(error, arguments=()):
+    """Say in one line what is wrong and what to do. `arguments` are the words that the error is about."""
+    if not isinstance(error, (HydraException, OmegaConfBaseException)):
+        return describe(error)
+    text = f"{error}\n{error.__cause__ or ''}".strip()
+    if isinstance(error, OverrideParseException):
+        why = text.splitlines()[0]
+        return f"'{error.override}' cannot be read as key=value ({why}): python train.py --help shows how to write it"
+    if isinstance(error, MissingConfigException) and error.options is not None:
+        return missing_choice(error)
+    if key := re.match(r"Could not override '(hydra\.[^']+)'", text):
+        return f"'{key[1]}' is no setting of Hydra or of this launcher: python train.py --cfg hydra shows them"
+    if key := re.match(r"Could not override '([^']+)'", text):
+        method = next((a for a in reversed(arguments) if a.startswith("method=")), "method=single")
+        return f"{method} has no setting '{key[1]}': python train.py --help lists the hyperparameters of each method"
+    if override := re.match(r"Error merging override (.*)\n(.*)", text):
+        return f"{override[1]}: {override[2]}"
+    return re.sub(r"\s*\n\s*", "; ", text.split("\nSee https", 1)[0].strip())
+
+
+def missing_choice(error):
+    group, _, name = error.missing_cfg_file.rpartition("/")
+    if group.endswith("hydra/launcher") and name in EXTRAS:
+        return f"launch={EXTRAS[name]} needs a package that is not installed: pip install -e '.[{EXTRAS[name]}]'"
+    return f"{group}={name} is not known: choose one of {', '.join(error.options)}"

@@ -1,0 +1,42 @@
+"""What a user sees of a training: a progress bar or lines, curve.csv, TensorBoard."""
+
+import csv
+import sys
+from pathlib import Path
+
+from rbue.runs.results import weights_folder
+
+
+def label(runs):
+    name = "-".join(Path(runs[0].training_name).name.split("-")[:-1])
+    others = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+    return f"{runs[0].trained_on} {runs[0].arch} {name}{others}"
+
+
+def open_board(run, epochs):
+    """TensorBoard's writer where it is asked for; what a killed training wrote after its checkpoint is hidden."""
+    if run.logger != "tensorboard":
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(weights_folder(run), purge_step=epochs + 1)
+
+
+def report_epoch(bar, row, epochs):
+    """On the bar; where there is no terminal to draw it, ten lines a training."""
+    figures = {"loss": f"{row['loss']:.3f}", "accuracy": f"{row['accuracy']:.1%}"}
+    bar.set_postfix(figures)
+    if bar.disable and row["epoch"] % -(-epochs // 10) == 0:
+        text = "  ".join(f"{name} {value}" for name, value in figures.items())
+        print(f"{bar.desc}: epoch {row['epoch']}/{epochs}  {text}", file=sys.stderr, flush=True)
+
+
+def add_row(path, row):
+    """For somebody to watch: the checkpoint keeps the curve too, so a row needs no care."""
+    begun = path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, row, lineterminator="\n")
+        if not begun:
+            writer.writeheader()
+        writer.writerow(row)

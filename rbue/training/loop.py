@@ -1,0 +1,180 @@
+"""The training loop: a pack of runs, epoch by epoch, from their checkpoints to their weights."""
+
+import math
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import torch
+from tqdm import tqdm
+
+from rbue.errors import Failed, UserError, failure, out_of_memory
+from rbue.progress import bars
+from rbue.runs import devices
+from rbue.runs.results import weights_folder
+from rbue.training import capture
+from rbue.training.checkpoints import build, check_content, load, save
+from rbue.training.curves import add_row, label, open_board, report_epoch
+from rbue.training.signals import Stop
+from rbue.training.step import Images, Step
+
+
+@dataclass
+class Training:
+    """One run on its way: its step on the device, a row of the curve an epoch, and the seconds it has taken."""
+
+    run: object
+    step: Step
+    curve: list = field(default_factory=list)
+    seconds: float = 0.0
+    alone: float | None = None  # what the whole training would take with the GPU to itself
+    board: object = None
+
+    @property
+    def checkpoint(self):
+        return weights_folder(self.run) / "checkpoint.pt"
+
+    @property
+    def curve_file(self):
+        return weights_folder(self.run) / "curve.csv"
+
+    @property
+    def steps_of_epoch(self):
+        """Steps of the epoch it is in that are done: not 0 where a checkpoint was asked for in its middle."""
+        return int(self.step.count) - len(self.curve) * self.step.per_epoch
+
+    def resume(self):
+        if self.checkpoint.exists():
+            saved = load(self.checkpoint, self.step.device)
+            with check_content(self.checkpoint):
+                self.step.load(saved["step"])
+                self.curve, self.seconds = saved["curve"], saved["seconds"]
+                self.step.sums.copy_(saved.get("sums", torch.zeros_like(self.step.sums)))
+        self.board = open_board(self.run, len(self.curve))
+        self.curve_file.unlink(missing_ok=True)  # rows after the checkpoint come again
+        for row in self.curve:
+            add_row(self.curve_file, row)
+        return self
+
+    def save_checkpoint(self):
+        content = {"step": self.step.state(), "sums": self.step.sums, "curve": self.curve, "seconds": self.seconds}
+        save(self.checkpoint, content)
+
+    def finish_epoch(self, epoch):
+        """Add the epoch to the curve. Return why the run ends here, or None."""
+        loss, accuracy, kl = (self.step.sums / self.step.per_epoch).tolist()
+        self.step.sums.zero_()
+        if not math.isfinite(loss + kl):
+            name, lr = self.run.training_name, self.run.lr
+            return Failed(f"the loss of {name} is {loss} in epoch {epoch + 1}: lower lr={lr:g}")
+        row = {"epoch": epoch + 1, "loss": loss, "accuracy": accuracy, "kl": kl, "lr": self.step.lr.item()}
+        self.curve.append(row)
+        add_row(self.curve_file, row)
+        for name in ("loss", "accuracy", "kl", "lr") if self.board else ():
+            self.board.add_scalar(name, row[name], epoch + 1)
+        return None
+
+    def save_weights(self, shared):
+        """Save the trained network and the record of its training; the checkpoint is not needed any more."""
+        parameters = sum(p.numel() for p in self.step.network.parameters())
+        record = {
+            "name": self.run.training_name,
+            "parameters": parameters,
+            "seconds": self.seconds,
+            "alone": self.alone,
+            "curve": {key: [float(f"{row[key]:.5g}") for row in self.curve] for key in ("loss", "accuracy", "kl")},
+        }
+        saved = {"network": self.step.network.state_dict(), "record": record | shared | self.curve[-1]}
+        save(weights_folder(self.run) / "weights.pt", saved)
+        self.checkpoint.unlink(missing_ok=True)
+        if self.board:
+            self.board.close()
+
+
+def fit(runs, data, device):
+    """Trains runs of one schedule side by side and saves their weights. Returns those that failed, by name."""
+    try:
+        return _fit(runs, data, device)
+    except torch.OutOfMemoryError as error:
+        alone = f"lower batch={runs[0].batch}, which makes it another run"
+        packed = f"lower pack={len(runs)}, which changes no result"
+        raise UserError(out_of_memory(error, packed if len(runs) > 1 else alone)) from error
+
+
+def _fit(runs, data, device):
+    group, failed = resume_all(runs, data, device)
+    if not group:
+        return failed
+    packed = len(group)
+    with devices.measured(device) as setup:
+        with devices.measured(device) as warming_up:  # the replay of a graph takes no memory
+            advance, how = capture.accelerate([t.step for t in group], device, runs[0].engine)
+        for training in group if how == "captured" else ():  # alone or not, timed the same way
+            with suppress(torch.OutOfMemoryError):  # then it is not known: no reason to lose the run
+                replay = advance if packed == 1 else None
+                training.alone = training.step.total * capture.seconds_alone(training.step, device, replay)
+    with Stop() as stop:  # also over the writing of the weights
+        with devices.measured(device) as cost:
+            failed |= train_epochs(group, advance, stop)
+        peak = max(each["peak_memory_bytes"] for each in (warming_up, cost))
+        shared = {"peak_memory_bytes": peak // packed, "hardware": cost["hardware"]}
+        for training in (t for t in group if t.run.training_name not in failed):
+            training.alone = training.seconds if training.alone is None and packed == 1 else training.alone
+            training.save_weights(shared | {"setup_seconds": setup["seconds"], "packed": packed, "engine": how})
+    return failed
+
+
+def resume_all(runs, data, device):
+    """Make every training ready to go on from its checkpoint. Return them, and what failed by name."""
+    group, failed, images = [], {}, Images(data, runs[0].crop, device)
+    for run in runs:
+        try:
+            group.append(Training(run, Step(run, build(run, data), images, device)).resume())
+        except UserError as error:
+            failed[run.training_name] = failure(error)
+    return group, failed
+
+
+def train_epochs(group, advance, stop):
+    """From the checkpoint to the last epoch, for as long as one of them goes on. Returns those that failed."""
+    first, name, failed = group[0], label([t.run for t in group]), {}
+    steps = {"total": first.step.total, "initial": int(first.step.count), "unit": "step"}
+    with tqdm(desc=name, disable=bars(), **steps) as bar:
+        bar.desc = name  # tqdm forgets it where it draws nothing
+        for epoch in range(len(first.curve), first.run.epochs):
+            failed |= train_epoch(group, advance, epoch, bar, stop)
+            group = [t for t in group if t.run.training_name not in failed]
+            if not group:
+                break
+            if (epoch + 1) % first.run.checkpoint_every == 0 and epoch + 1 < first.run.epochs:
+                for training in group:
+                    training.save_checkpoint()
+    return failed
+
+
+def train_epoch(group, advance, epoch, bar, stop):
+    """One pass over the images; its end is the only moment the device is waited for. Returns those that failed."""
+    begun = time.perf_counter()
+    for training in group:
+        training.step.shuffle(epoch)
+    for _ in range(group[0].steps_of_epoch, group[0].step.per_epoch):
+        advance()
+        bar.update()
+        if stop.asked:
+            devices.synchronize(group[0].step.device)
+            begun = share_time(group, begun)
+            for training in group:
+                training.save_checkpoint()
+            stop.pass_on()
+    failed = {t.run.training_name: why for t in group if (why := t.finish_epoch(epoch))}
+    share_time(group, begun)
+    if alive := [t for t in group if t.run.training_name not in failed]:
+        report_epoch(bar, alive[0].curve[-1], alive[0].run.epochs)
+    return failed
+
+
+def share_time(group, begun):
+    now = time.perf_counter()
+    for training in group:
+        training.seconds += (now - begun) / len(group)
+    return now

@@ -1,0 +1,90 @@
+"""From runs to trained networks: which trainings are missing, and which of them share a GPU."""
+
+from contextlib import contextmanager
+from itertools import groupby
+
+from rbue import data as datasets
+from rbue.errors import failure
+from rbue.runs import devices, locks
+from rbue.runs.results import is_trained, weights_folder
+from rbue.training.checkpoints import load_trained, steps_done
+from rbue.training.loop import fit
+
+
+def load_or_train(runs, data, device):
+    """Return the runs' networks and the records of their trainings, from disk or trained now."""
+    for failed in train_missing(runs, data, device, {}):
+        for error in failed.values():
+            raise error
+    return tuple(zip(*(load_trained(run, data, device) for run in runs), strict=True))
+
+
+def train_in_packs(runs):
+    """Train what many jobs need. Yield {training's name: why it failed}, at once and after every pack."""
+    failed = {}
+    yield failed
+
+    def source(run):
+        return run.device, run.trained_on, run.data_dir, run.holdout
+
+    for _, alike in groupby(sorted(runs, key=source), source):
+        alike = list(alike)
+        try:
+            first = alike[0]
+            device = devices.choose(first.device, first.per_gpu)
+            data = datasets.of(first)
+        except Exception as error:  # what needs another dataset goes on
+            failed |= {run.training_name: failure(error) for run in alike}
+        else:
+            yield from train_missing(alike, data, device, failed)
+        yield failed
+
+
+def train_missing(runs, data, device, failed):
+    """Train, pack after pack, what is neither trained nor failed. Yield after each pack what failed so far."""
+    while missing := [run for run in runs if not is_trained(run) and run.training_name not in failed]:
+        try:
+            with acquire_pack(missing, device) as pack:
+                try:
+                    failed |= fit(pack, data, device) if pack else {}
+                except Exception as error:  # whatever it is, the other packs go on
+                    failed |= {run.training_name: failure(error) for run in pack}
+        except locks.Closed as error:  # and so do those whose folders can be had
+            failed |= {run.training_name: failure(error) for run in missing if weights_folder(run) == error.folder}
+        yield failed
+
+
+@contextmanager
+def acquire_pack(runs, device):
+    """Lock the next pack, so that no other process trains the same, and yield it; it is empty where none is left."""
+    held = {}
+    try:
+        first = locks.first_free(list(map(weights_folder, runs)), "waiting for the training of")
+        held[first.folder] = first
+        for path in map(weights_folder, runs):  # a training that two cells need is there twice, and locked once
+            held[path] = held[path] if path in held else locks.attempt(path)
+        pack = next(packs([run for run in runs if held[weights_folder(run)]], device), [])
+        for path in held.keys() - set(map(weights_folder, pack)):
+            release(held.pop(path))
+        yield pack
+    finally:
+        for lock in held.values():
+            release(lock)
+
+
+def release(lock):
+    if lock:
+        lock.release()
+
+
+def packs(runs, device):
+    """Group missing trainings that can share a GPU: of one schedule and at one step. A CPU takes one at a time."""
+    missing = {run.training_name: run for run in runs if not is_trained(run)}
+
+    def shape(run):
+        return run.batch, run.epochs, run.crop, -steps_done(run)  # what was begun first
+
+    for _, alike in groupby(sorted(missing.values(), key=shape), shape):
+        alike = list(alike)
+        size = alike[0].pack if device.type == "cuda" else 1
+        yield from (alike[k : k + size] for k in range(0, len(alike), size))

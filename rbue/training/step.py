@@ -1,0 +1,131 @@
+"""One training step as a function of device tensors alone, so that a GPU can replay it without Python.
+
+Step count, order of the images, learning rate and noise are tensors on the device: a captured graph that held their
+Python values would replay stale ones.
+"""
+
+from contextlib import nullcontext
+
+import torch
+
+from rbue import noise
+from rbue.data import augment
+
+
+def autocast(run, device):
+    return torch.autocast(device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
+
+
+class Images:
+    """The training set on the device, shared by every training there."""
+
+    def __init__(self, data, crop, device):
+        self.padded = augment.pad(data.train_images.to(device), crop)
+        self.labels = data.train_labels.to(device)
+        self.mean, self.std = data.mean.to(device), data.std.to(device)
+
+
+def learning_rates(run, steps):
+    """The rate of every step (Section 4.1.2: divided by ten at fractions of training; or one rise and fall)."""
+    done = torch.arange(steps, dtype=torch.float64) / steps
+    rise = (done / run.warmup).clamp(max=1) if run.warmup else torch.ones_like(done)
+    if run.schedule == "linear":
+        return run.lr * torch.minimum(rise, (1 - done) / (1 - run.warmup + 1e-12))
+    drops = sum((done >= drop - 1e-9).double() for drop in run.lr_drops)
+    return run.lr * rise * 0.1**drops
+
+
+class Step:
+    """Call it to train one batch. `sums` adds up loss, accuracy and penalty until somebody zeroes it."""
+
+    def __init__(self, run, network, images, device):
+        self.run, self.images, self.device = run, images, device
+        self.network = network.to(device, memory_format=torch.channels_last).train()
+        self.per_epoch = max(1, len(images.labels) // run.batch)
+        self.total = self.per_epoch * run.epochs
+        self.count = torch.zeros(1, dtype=torch.int64, device=device)
+        self.order = torch.zeros(self.per_epoch, min(run.batch, len(images.labels)), dtype=torch.int64, device=device)
+        self.places = torch.arange(self.order.shape[1], device=device)
+        self.rates = learning_rates(run, self.total).float().to(device)
+        self.lr = torch.zeros((), device=device)
+        self.parameters = list(self.network.parameters())
+        self.optimizers = run.optimizers(self.network, self.lr)
+        self.loss, self.penalty = run.loss, run.penalty  # functions, looked up once: the compiler sees no import
+        weight, rise = run.penalty_schedule
+        self.weight, self.rise = (torch.tensor(v, device=device) for v in (weight, max(rise * self.total, 1e-9)))
+        self.sums = torch.zeros(3, dtype=torch.float64, device=device)
+        self.noise, self.seed = noise.of(self.network), torch.tensor(run.seed, device=device)
+        self.sites, self.one_site = torch.arange(self.noise.sites, device=device), torch.arange(1, device=device)
+        self.compiled_objective, self.compiled_prepare = self.objective, self.prepare
+
+    def __call__(self):
+        index, keys, drawn = self.compiled_prepare(self.count)
+        with noise.using(self.noise, drawn):
+            total, figures = self.compiled_objective(index, keys, self.count)
+            gradients = torch.autograd.grad(total, self.parameters)
+        self.update(gradients)
+        self.sums += figures
+
+    def prepare(self, count):
+        """Which images this step takes, and the keys of their augmentation and of the network's sites."""
+        index = self.order.index_select(0, count % self.per_epoch)[0]
+        keys = noise.keys(self.seed + noise.AUGMENT, count, self.places, self.one_site)[0]
+        return index, keys, noise.draw(self.seed + noise.TRAIN, count, self.places, self.sites)
+
+    def objective(self, index, keys, count):
+        """What is minimised, and the figures of the curve: loss, share of correct predictions, penalty."""
+        chosen = augment.crop_and_flip(self.images.padded, index, keys, self.run.crop, self.run.flip)
+        labels = self.images.labels[index]
+        with autocast(self.run, self.device):
+            logits = self.network(augment.normalise(chosen, self.images.mean, self.images.std)).float()
+        loss, hits, penalty = self.loss(logits, labels), (logits.argmax(1) == labels).float().mean(), self.penalise()
+        total = loss + self.penalty_weight(count) * penalty
+        return total, torch.stack([loss.detach(), hits, penalty.detach()])
+
+    def penalise(self):
+        """The penalty per training image, such as the KL of the weights' posterior; zero for a method without one."""
+        return self.penalty(self.network) / len(self.images.labels) if self.penalty else self.lr.new_zeros(())
+
+    def penalty_weight(self, count):
+        """Rises from 0 to its final value over the first part of training, or the prior drowns the data at first."""
+        return self.weight * (count[0] / self.rise).clamp(max=1)
+
+    def update(self, gradients):
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        now = self.count.clamp(max=self.total - 1)  # warming up and timing run past the last step
+        self.lr.copy_(self.rates.index_select(0, now)[0])
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.count += 1
+
+    def shuffle(self, epoch):
+        """A new order of the images each epoch, the same on every device; the last partial batch is left out."""
+        generator = torch.Generator().manual_seed(self.run.seed * 1_000_003 + epoch)
+        order = torch.randperm(len(self.images.labels), generator=generator)[: self.order.numel()]
+        self.order.copy_(order.view_as(self.order))
+
+    def state(self):
+        """Everything a resumed training needs to go on as if nothing had happened."""
+        return {
+            "network": self.network.state_dict(),
+            "optimizers": [o.state_dict() for o in self.optimizers],
+            "count": self.count,
+        }
+
+    def load(self, state):
+        self.network.load_state_dict(state["network"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        for group in self.optimizers[0].param_groups:
+            group["lr"] = self.lr
+        for group in (g for o in self.optimizers[1:] for g in o.param_groups):
+            group["capturable"] = self.lr.is_cuda  # the checkpoint may come from another device
+        self.count.copy_(state["count"])
+
+    def tensors(self):
+        """Everything a step changes."""
+        states = [value for o in self.optimizers for state in o.state.values() for value in state.values()]
+        held = [*self.network.parameters(), *self.network.buffers(), *states, self.count, self.sums, self.lr]
+        return [t for t in held if torch.is_tensor(t)]
