@@ -118,15 +118,16 @@ def save(figure, path, photographs=False):
         figure.set_layout_engine(None)  # both files are laid out alike, in half the time
         for file in paths:
             figure.savefig(file, dpi=200, metadata=TIMELESS[file.suffix[1:]])
-    if not photographs:
-        to_palette(paths[1])
+    make_smaller(paths[1], photographs)
     return paths
 
 
-def to_palette(png):
-    """A drawing needs no 16 million colours: a third of the bytes, which the page carries in itself."""
+def make_smaller(png, photographs):
+    """Rewrite the file with fewer bytes, which the page carries: a drawing keeps 256 colours, photographs keep all."""
     with Image.open(png) as image:
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(png, optimize=True)
+        opaque = image.convert("RGB")
+    small = opaque if photographs else opaque.quantize(256, dither=Image.Dither.NONE)
+    small.save(png, optimize=True)
 
 
 def write_csv(frame, path):
