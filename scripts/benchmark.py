@@ -419,7 +419,7 @@ def save(content):
 
     name = re.sub(r"[^a-z0-9]+", "-", content["hardware"].lower()).strip("-")
     path = ROOT / "results" / "benchmarks" / f"{name}.json"
-    before = json.loads(path.read_text())["rows"] if path.exists() else []
+    before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
     content = content | {"rows": merged(before, content["rows"])}
     results.write(path, content)
     draw(content, path.with_suffix(".png"))

@@ -50,7 +50,7 @@ def failure(run):
     """Why the run failed when it was last tried, or None."""
     path = folder(run) / "failed.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return json.loads(path.read_text())["reason"]
+        return json.loads(path.read_text(encoding="utf-8"))["reason"]
     return "failed.json cannot be read" if os.path.exists(path) else None
 
 

@@ -123,7 +123,7 @@ def failures(results_dir):
     """The configs of failed runs."""
     for path in sorted(Path(results_dir).glob("*/*/*/failed.json")):
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            known = json.loads(path.read_text())["config"]
+            known = json.loads(path.read_text(encoding="utf-8"))["config"]
             schema.check(known)
             yield known
 
