@@ -21,8 +21,9 @@ from rbue import config
 from rbue.errors import UserError
 from rbue.progress import padded
 from rbue.runs import locks, results, schema
-from rbue.runs.compose import CONF, canonical, own_hydra, parse, register_once
+from rbue.runs.compose import canonical, own_hydra, parse, register_once
 from rbue.runs.messages import sentence
+from rbue.runs.places import CONF
 
 
 def jobs(words, loader, compose):
