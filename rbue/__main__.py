@@ -3,17 +3,16 @@
 import runpy
 import sys
 
+from rbue.main import main as train
 from rbue.runs.places import SCRIPTS
 
 
 def main():
     commands = {path.stem: str(path) for path in SCRIPTS.glob("*.py")}
-    if script := commands.get("".join(sys.argv[1:2])):
-        del sys.argv[0]
-        runpy.run_path(script, run_name="__main__")
+    if len(sys.argv) > 1 and sys.argv[1] in commands:
+        del sys.argv[0]  # the script sees its own name and its words
+        runpy.run_path(commands[sys.argv[0]], run_name="__main__")
     else:
-        from rbue.main import main as train
-
         train()
 
 
