@@ -65,7 +65,7 @@ benchmark: setup ## Measure the engine's speed as ratios, side by side: results/
 	$(PY) scripts/benchmark.py
 
 clean: ## Remove the environment and caches; results, weights and data stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help setup demo sweep status chaos test data tables claims figures report corruptions benchmark clean

@@ -1,6 +1,20 @@
-"""`python -m rbue`: what train.py does, from an installed package."""
+"""`python -m rbue` does what train.py does, `python -m rbue tables` what scripts/tables.py does: from any folder."""
 
-from rbue.main import main
+import runpy
+import sys
+
+from rbue.main import main as train
+from rbue.runs.places import SCRIPTS
+
+
+def main():
+    commands = {path.stem: str(path) for path in SCRIPTS.glob("*.py")}
+    if len(sys.argv) > 1 and sys.argv[1] in commands:
+        del sys.argv[0]  # the script sees its own name and its words
+        runpy.run_path(commands[sys.argv[0]], run_name="__main__")
+    else:
+        train()
+
 
 if __name__ == "__main__":
     main()

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 
 from hydra.core.hydra_config import HydraConfig
@@ -31,6 +31,8 @@ def prepare_hydra():
 @contextmanager
 def one_sentence_errors():
     """Turn an error into one line and a non-zero exit. HYDRA_FULL_ERROR=1 in the environment brings tracebacks back."""
+    with suppress(AttributeError):  # notebooks put streams of their own there
+        sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 shows ? for ±
     try:
         yield
     except KeyboardInterrupt:

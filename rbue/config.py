@@ -220,7 +220,7 @@ def auto_precision(device):
 def built_for_cuda():
     """Whether the installed torch can use a GPU, read from its version file: importing torch takes seconds."""
     torch = find_spec("torch")
-    version = Path(torch.origin).with_name("version.py").read_text() if torch else "cuda = None"
+    version = Path(torch.origin).with_name("version.py").read_text(encoding="utf-8") if torch else "cuda = None"
     return not re.search(r"^cuda\b.*= None", version, re.M)
 
 

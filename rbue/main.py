@@ -7,7 +7,8 @@ import hydra
 
 from rbue.cli import failures_kept, for_hydra, one_sentence_errors, parse, prepare_hydra
 from rbue.runs import results
-from rbue.runs.compose import CONF, register_once
+from rbue.runs.compose import register_once
+from rbue.runs.places import CONF
 
 
 def main():

@@ -25,8 +25,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # runs from a clone, without an install
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 gc.set_threshold(10_000)  # as train.py does
 
 import numpy as np
@@ -418,12 +417,12 @@ def save(content):
     from rbue.report.benchmark import draw, merged
 
     name = re.sub(r"[^a-z0-9]+", "-", content["hardware"].lower()).strip("-")
-    path = ROOT / "results" / "benchmarks" / f"{name}.json"
-    before = json.loads(path.read_text())["rows"] if path.exists() else []
+    path = Path("results", "benchmarks", f"{name}.json")
+    before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
     content = content | {"rows": merged(before, content["rows"])}
     results.write(path, content)
     draw(content, path.with_suffix(".png"))
-    return content, f"wrote {path.relative_to(ROOT)} and its figure"
+    return content, f"wrote {path} and its figure"
 
 
 def main(argv=None):

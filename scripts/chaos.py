@@ -80,7 +80,7 @@ def same_weights(one, other):
 
 def readable(folder):
     """No half-written JSON (weights() reads the rest)."""
-    return all(json.loads(p.read_text()) is not None for p in folder.rglob("*.json"))
+    return all(json.loads(p.read_text(encoding="utf-8")) is not None for p in folder.rglob("*.json"))
 
 
 # --- the storms -------------------------------------------------------------------------------------------------------

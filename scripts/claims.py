@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors
 from rbue.report.claims import build, markdown, summary
 from rbue.report.claims.text import counts
+from rbue.runs.places import PAPER
 from rbue.runs.results import collect
 
 
@@ -21,7 +22,7 @@ def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
     parser.add_argument("--out", default="results/claims.md", help="the page to write (default: %(default)s)")
-    parser.add_argument("--paper", default="results/paper", help="folder of claims.json (default: %(default)s)")
+    parser.add_argument("--paper", default=PAPER, help="folder of claims.json (default: the suite's own)")
     parser.add_argument("--print", action="store_true", help="also print every claim's verdict to the terminal")
     return parser.parse_args(argv)
 

@@ -88,7 +88,7 @@ def open_manifest(args, count):
     identity = {"dataset": args.dataset, "seed": args.seed, "images": count}
     if not args.manifest.exists():
         return identity | {"files": {}}
-    manifest = json.loads(args.manifest.read_text())
+    manifest = json.loads(args.manifest.read_text(encoding="utf-8"))
     if {key: manifest.get(key) for key in identity} != identity:
         raise UserError(f"{args.manifest} is of another dataset, seed or number of images: name a new --manifest")
     return manifest

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors
 from rbue.report.figures import draw, draw_general, left_out, makes, networks
 from rbue.report.records import records
+from rbue.runs.places import PAPER
 from rbue.runs.results import collect
 
 
@@ -35,7 +36,7 @@ def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
     parser.add_argument("--out", default="results/figures", help="where the figures go (default: %(default)s)")
-    parser.add_argument("--paper", default="results/paper", help="folder of numbers.json (default: %(default)s)")
+    parser.add_argument("--paper", default=PAPER, help="folder of numbers.json (default: the suite's own)")
     for key in ("dataset", "protocol", "arch"):
         parser.add_argument(f"--{key}", help=f"only this {key}'s figures")
     return parser.parse_args(argv)

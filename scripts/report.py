@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 
 from rbue.cli import one_sentence_errors
 from rbue.report.page import build
+from rbue.runs.places import PAPER
 from rbue.runs.results import collect
 
 
@@ -21,7 +22,7 @@ def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
     parser.add_argument("--out", type=Path, default="results/report.html", help="the page (default: %(default)s)")
-    parser.add_argument("--paper", default="results/paper", help="folder of numbers.json (default: %(default)s)")
+    parser.add_argument("--paper", default=PAPER, help="folder of numbers.json (default: the suite's own)")
     return parser.parse_args(argv)
 
 

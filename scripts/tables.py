@@ -16,6 +16,7 @@ from rbue.report import position
 from rbue.report.cells import build
 from rbue.report.records import records
 from rbue.report.tables import BEGIN, END, coverage, put_headline, summary, write
+from rbue.runs.places import PAPER
 from rbue.runs.results import collect
 
 
@@ -23,7 +24,7 @@ def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
     parser.add_argument("--out", default="results/tables", help="where the tables go (default: %(default)s)")
-    parser.add_argument("--paper", default="results/paper", help="folder of numbers.json (default: %(default)s)")
+    parser.add_argument("--paper", default=PAPER, help="folder of numbers.json (default: the suite's own)")
     parser.add_argument("--dataset", help="only this dataset's tables")
     parser.add_argument("--protocol", help="only this protocol's tables")
     parser.add_argument("--readme", help="also put the measured tables into this README, between its marks")

@@ -33,7 +33,7 @@ def write(folder, contents):
     for content in contents:
         path = folder / content["name"] / "result.json"
         path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(content))
+        path.write_text(json.dumps(content), encoding="utf-8")
     return folder
 
 

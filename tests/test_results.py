@@ -5,7 +5,7 @@ import pytest
 from conftest import compose_run
 
 from rbue.errors import UserError
-from rbue.runs import results
+from rbue.runs import places, results
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
@@ -41,3 +41,13 @@ def test_collecting_names_what_it_leaves_out(other, tmp_path, capsys):
 def test_the_environment_names_what_a_number_depends_on():
     known = results.environment()
     assert known["torch"] and known["python"] and known["hydra-core"]
+
+
+def test_an_installed_package_and_a_machine_without_git_know_no_commit(monkeypatch):
+    """A repository around the installed package is somebody else's."""
+    monkeypatch.delenv("RBUE_COMMIT", raising=False)
+    monkeypatch.setattr(places, "INSTALLED", True)
+    assert results.environment()["commit"] is None
+    monkeypatch.setattr(places, "INSTALLED", False)
+    monkeypatch.setenv("PATH", "")
+    assert results.environment()["commit"] is None

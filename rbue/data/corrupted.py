@@ -215,7 +215,7 @@ def kept(folder, dataset, data):
 def manifest(folder):
     """What scripts/corruptions.py says of the files beside it; empty where it wrote none."""
     try:
-        found = json.loads((folder / "manifest.json").read_text())
+        found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     ours = isinstance(found, dict) and {"dataset", "seed", "images", "files"} <= found.keys()

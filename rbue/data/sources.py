@@ -266,7 +266,7 @@ def read_tinyimagenet(root, source):
 def class_names(root, classes):
     """Class k is the k-th WordNet id in sorted order, whatever order wnids.txt or the file system has."""
     listed, present = root / "wnids.txt", {path.name for path in (root / "train").glob("n*")}
-    wnids = sorted(set(listed.read_text().split()) if listed.exists() else present)
+    wnids = sorted(set(listed.read_text(encoding="utf-8").split()) if listed.exists() else present)
     absent = [wnid for wnid in wnids if wnid not in present]
     if len(wnids) != classes or absent:
         names = f" (missing {some(absent)})" if absent else ""
@@ -291,7 +291,7 @@ def annotated(listed, images, wnids):
     if not listed.exists():
         raise UserError(f"{listed} is missing, which names the classes of the validation images")
     labels, present = {wnid: k for k, wnid in enumerate(wnids)}, {path.name for path in images.glob("*")}
-    rows = [(*line.split("\t"), "")[:2] for line in listed.read_text().splitlines()]
+    rows = [(*line.split("\t"), "")[:2] for line in listed.read_text(encoding="utf-8").splitlines()]
     if strange := [f"{name} {wnid}" for name, wnid in rows if wnid not in labels]:
         raise UserError(f"{listed} names unknown classes ({some(strange)})")
     if absent := [name for name, _ in rows if name not in present]:

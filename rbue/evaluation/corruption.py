@@ -34,7 +34,7 @@ def report(run, test, sets):
 def begun(path, source):
     """What an earlier start of this run left, if it tested the same images."""
     try:
-        done = json.loads(path.read_text()) if path.exists() else {}
+        done = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         types = done["types"] if done.get("source") == source else {}
     except (ValueError, KeyError, AttributeError) as error:
         raise UserError(f"{path} cannot be read ({error}): move it away to test all of its sets again") from error

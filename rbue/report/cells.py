@@ -56,7 +56,7 @@ def of_paper(cells):
 
 def paper_cells(paper_dir):
     """The paper's ninety cells, with training time as a ratio to Single too: hours on other hardware do not compare."""
-    frame = pd.DataFrame(json.loads((Path(paper_dir) / "numbers.json").read_text())["main"])
+    frame = pd.DataFrame(json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))["main"])
     single = frame[frame.row == "Single"][["dataset", "arch", "train_hours"]]
     frame = frame.merge(single, on=["dataset", "arch"], suffixes=("", "_single"))
     return frame.assign(time_ratio=frame.train_hours / frame.train_hours_single)
@@ -100,7 +100,7 @@ def build(records, paper_dir):
     order = [*DATASETS, *sorted(set(runs.dataset) - set(DATASETS))]
     found = [printed == computed for printed, computed in bold_agreement(paper).values()]
     keys = sorted(wanted, key=lambda key: (by_protocol(key[0]), order.index(key[1])))
-    explained = json.loads((Path(paper_dir) / "explained.json").read_text())
+    explained = json.loads((Path(paper_dir) / "explained.json").read_text(encoding="utf-8"))
     return [table(*key, runs, paper, found, explained) for key in keys]
 
 

@@ -47,7 +47,7 @@ NOTES = [
 
 def paper_frame(paper_dir):
     """Accuracy in percent, time as a ratio to the network that is random everywhere."""
-    entries = json.loads((Path(paper_dir) / "numbers.json").read_text())["position"]
+    entries = json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))["position"]
     frame = pd.DataFrame([entry | {"row": labelled(entry), "accuracy": 100 * entry["accuracy"]} for entry in entries])
     everywhere = frame.set_index("position").train_hours["all"]
     frame = frame.assign(time_ratio=frame.train_hours / everywhere)

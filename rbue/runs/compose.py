@@ -4,7 +4,6 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
@@ -15,8 +14,7 @@ from omegaconf import OmegaConf
 from rbue.config import Run, gpus
 from rbue.errors import UserError
 from rbue.methods import METHODS
-
-CONF = Path(__file__).resolve().parents[2] / "conf"
+from rbue.runs.places import CONF
 
 
 @dataclass

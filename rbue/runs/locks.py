@@ -63,7 +63,7 @@ BUSY = object()
 
 def taken(path):
     """The open and locked file; BUSY where another has it; None where it was removed between opening and locking."""
-    file = open(path, "a+")  # noqa: SIM115 - held until released
+    file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - held until released
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(file.fileno()).st_ino == os.stat(path).st_ino:
@@ -81,7 +81,7 @@ def taken(path):
 
 def holder(folder):
     """Who has the folder's lock, or None: a look that creates nothing."""
-    with suppress(OSError), open(Path(folder) / ".lock") as file:
+    with suppress(OSError), open(Path(folder) / ".lock", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,9 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rbue.errors import UserError
-from rbue.runs import locks, schema
-
-ROOT = Path(__file__).parent.parent
+from rbue.runs import locks, places, schema
 
 
 def folder(run) -> Path:
@@ -50,7 +49,7 @@ def failure(run):
     """Why the run failed when it was last tried, or None."""
     path = folder(run) / "failed.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return json.loads(path.read_text())["reason"]
+        return json.loads(path.read_text(encoding="utf-8"))["reason"]
     return "failed.json cannot be read" if os.path.exists(path) else None
 
 
@@ -184,7 +183,10 @@ def environment():
 
 
 def _git(*command):
-    done = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    """What git says of the clone. An installed package has none, and may lie inside somebody else's repository."""
+    if places.INSTALLED or not shutil.which("git"):
+        return None
+    done = subprocess.run(["git", *command], cwd=places.ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
 
 

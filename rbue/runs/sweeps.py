@@ -21,8 +21,9 @@ from rbue import config
 from rbue.errors import UserError
 from rbue.progress import padded
 from rbue.runs import locks, results, schema
-from rbue.runs.compose import CONF, canonical, own_hydra, parse, register_once
+from rbue.runs.compose import canonical, own_hydra, parse, register_once
 from rbue.runs.messages import sentence
+from rbue.runs.places import CONF
 
 
 def jobs(words, loader, compose):
@@ -123,7 +124,7 @@ def failures(results_dir):
     """The configs of failed runs."""
     for path in sorted(Path(results_dir).glob("*/*/*/failed.json")):
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            known = json.loads(path.read_text())["config"]
+            known = json.loads(path.read_text(encoding="utf-8"))["config"]
             schema.check(known)
             yield known
 

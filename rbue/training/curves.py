@@ -35,7 +35,7 @@ def add_row(path, row):
     """For somebody to watch: the checkpoint keeps the curve too, so a row needs no care."""
     begun = path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", newline="") as file:
+    with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, row, lineterminator="\n")
         if not begun:
             writer.writeheader()

@@ -1,7 +1,7 @@
 """Does it hold? 58 claims, one of them ours, each decided by code: first on the paper's own numbers, then on our own.
 
 ledger = build(collect("results/runs"), "results/paper")
-Path("results/claims.md").write_text(markdown(ledger))
+Path("results/claims.md").write_text(markdown(ledger), encoding="utf-8")
 
 values      a number and what it can tell apart: rounding, test images, seeds
 sampling    how our cells vary over test images and seeds, from stored predictions

@@ -25,7 +25,7 @@ class Entry:
 
 
 def load(paper_dir):
-    return json.loads((Path(paper_dir) / "claims.json").read_text())["claims"]
+    return json.loads((Path(paper_dir) / "claims.json").read_text(encoding="utf-8"))["claims"]
 
 
 def build(results, paper_dir):

@@ -79,7 +79,7 @@ def metrics_of(where, scores, images):
 
 def paper_frame(paper_dir):
     """Every printed number that a claim rests on; one run each, since the paper states no seeds."""
-    printed = json.loads((Path(paper_dir) / "numbers.json").read_text())
+    printed = json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))
     records = [*paper_main(printed), *paper_diversity(printed), *paper_position(printed)]
     frame = pd.DataFrame(records).rename(columns={"noise": "se"})
     return frame.assign(half=frame.half.fillna(frame.metric.map(kind).map(HALF)).fillna(0.0), n=1)

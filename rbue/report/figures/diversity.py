@@ -47,7 +47,7 @@ def load(network):
 
 def paper_rows(network, paper_dir):
     """The paper's Tables 4 and 5 under our rows' names. They name no dataset; CIFAR-10 is the natural reading."""
-    entries = json.loads((Path(paper_dir) / "numbers.json").read_text())["diversity"]
+    entries = json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))["diversity"]
     mine = [entry for entry in entries if network.dataset == "cifar10" and network.arch == entry["arch"]]
     return pd.DataFrame([entry | {"row": labelled(entry)} for entry in mine], columns=["row", *COLUMNS])
 

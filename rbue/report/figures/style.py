@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from rbue.report.rows import METHODS
-from rbue.runs.compose import CONF
+from rbue.runs.places import CONF
 
 OWN = sorted({path.stem for path in (CONF / "method").glob("*.yaml")} - set(METHODS))
 

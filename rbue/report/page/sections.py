@@ -259,7 +259,7 @@ def speed_note(content):
 def speed_section(suite):
     parts, columns = [], [replace(benchmark.COLUMNS[0], group="Measure"), *benchmark.COLUMNS[1:]]
     for path in sorted(suite.benchmarks_dir.glob("*.json")):
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
         caption = f"{content['hardware']}: each group measured side by side in one run"
         parts.append(table(columns, benchmark.cells(content), caption))
         parts.append(element("p", inline(speed_note(content)), class_="note"))
