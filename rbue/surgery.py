@@ -6,7 +6,9 @@ one shares its parameters and their names.
 """
 
 import copy
-import inspect
+import re
+import warnings
+from collections import Counter
 
 import torch
 from torch import fx, nn
@@ -15,81 +17,12 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from rbue.errors import UserError
-from rbue.layers import DropReLU, GaussianWeight, Stem, StochasticLayer
+from rbue.layers import DropReLU, GaussianWeight, StochasticLayer
 from rbue.noise import Noise
+from rbue.tracing import Tracer, trace, unchanged
 
-IN_PLACE = {F.relu_, torch.relu_, "relu_"}
-FUNCTIONAL = {F.relu, torch.relu, "relu"} | IN_PLACE
-
-
-class Tracer(fx.Tracer):
-    def is_leaf_module(self, module, name):
-        return (
-            isinstance(module, (StochasticLayer, Stem)) or follows_mode(module) or super().is_leaf_module(module, name)
-        )
-
-
-def follows_mode(module):
-    """A small module that asks for its mode, as stochastic depth does: opened, it would be frozen in one of them."""
-    code = getattr(type(module).forward, "__code__", None)
-    if not code or "training" not in code.co_names or list(module.children()):
-        return False
-    try:
-        inside = fx.GraphModule(module, fx.Tracer().trace(module))
-    except Exception:  # which tracing the network will meet again, and say
-        return False
-    (output,) = (n for n in inside.graph.nodes if n.op == "output")
-    return isinstance(output.args[0], fx.Node) and not rectifiers(inside)
-
-
-def trace(network) -> fx.GraphModule:
-    """Branches on `self.training` are frozen as they stand, so trace in the mode you will train in; dropout is not.
-    Arguments behind the first that are None or a bool if nobody gives them are so for good."""
-    try:
-        arguments = list(inspect.signature(network.forward).parameters.values())[1:]
-        known = {a.name: a.default for a in arguments if a.default is None or isinstance(a.default, bool)}
-        graph = Tracer().trace(network, known or None)
-        return thaw_dropout(fx.GraphModule(network, without(graph, known)))
-    except Exception as error:  # whatever a network's own code makes of a proxy
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"{type(network).__name__} cannot be traced by torch.fx ({why}): "
-            "put rbue.DropReLU(q) in place of its rectifiers by hand"
-        ) from error
-
-
-def without(graph, known):
-    """The arguments that have their value for good, and torch's assertions that they have."""
-    gone = {n for n in graph.nodes if n.op == "placeholder" and n.target.rpartition("_")[0] in known}
-    for node in graph.nodes:
-        if node.op == "call_function" and node.all_input_nodes and gone >= set(node.all_input_nodes):
-            gone.add(node)
-    for node in [n for n in reversed(graph.nodes) if n in gone]:
-        graph.erase_node(node)
-    return graph
-
-
-def thaw_dropout(graph):
-    """F.dropout(x, p, self.training) was traced with one mode's constant: as a module it follows the mode again. So
-    does one that was always on, which a trace does not tell apart."""
-    for node in [n for n in graph.graph.nodes if n.op == "call_function" and n.target in DROPOUTS]:
-        p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
-        graph.add_submodule(f"thawed_{node.name}", DROPOUTS[node.target](p))
-        with graph.graph.inserting_before(node):
-            node.replace_all_uses_with(graph.graph.call_module(f"thawed_{node.name}", node.args[:1]))
-        graph.graph.erase_node(node)
-    graph.recompile()
-    return graph
-
-
-DROPOUTS = {
-    F.dropout: nn.Dropout,
-    F.dropout1d: nn.Dropout1d,
-    F.dropout2d: nn.Dropout2d,
-    F.dropout3d: nn.Dropout3d,
-    F.alpha_dropout: nn.AlphaDropout,
-    F.feature_alpha_dropout: nn.FeatureAlphaDropout,
-}
+IN_PLACE = {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
+FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.relu.default} | IN_PLACE
 
 
 def modules_called(graph, kinds):
@@ -101,18 +34,24 @@ def modules_called(graph, kinds):
 def rectifiers(graph):
     """Nodes that apply a rectifier, in execution order: nn.ReLU, F.relu, torch.relu, x.relu() and in-place forms."""
     by_module = set(modules_called(graph, nn.ReLU))
+    by_module |= {n for n in modules_called(graph, nn.Module) if n not in by_module and inner_rectifier(graph, n)}
     return [n for n in graph.graph.nodes if n in by_module or (n.op.startswith("call") and n.target in FUNCTIONAL)]
 
 
 def randomize(network, layer=None, *, q=None, position="all"):
-    """MC-DropReLU(q) of any traceable network; `layer` puts another site, such as RReLU(), in its place.
+    """MC-DropReLU(q) of any traceable network; `layer` puts another stochastic layer, such as RReLU(), in its place.
 
-    `position` is all, first or last: which rectifiers become random, in the order they are executed.
+    `position` is all, first or last: which rectifiers become random, in the order they are executed. Activations that
+    are no rectifiers stay as they are, and a warning names them.
     """
     if (layer is None) == (q is None):
         raise UserError("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
-    layer, graph = layer or DropReLU(q), trace(network)
+    layer = layer or DropReLU(q)
+    if not isinstance(layer, StochasticLayer):
+        raise UserError(f"{type(layer).__name__} is no stochastic layer: give DropReLU(q), RReLU() or one of your own")
+    graph = trace(network)
     refuse_hidden(graph)
+    warn_of_others(graph)
     for node in at(position, some(rectifiers(graph), network)):
         replace(graph, node, copy.deepcopy(layer))
     return wire(finish(graph))
@@ -125,8 +64,23 @@ def at(position, nodes):
     return nodes[places[position]]
 
 
+OTHERS = (nn.ReLU6, nn.Hardswish, nn.Hardtanh, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.Mish, nn.Softplus)
+OTHER_CALLS = {F.relu6, F.hardswish, F.hardtanh, F.silu, F.gelu, F.leaky_relu, F.elu, F.mish, F.softplus}
+OTHER_CALLS |= {torch.clamp_min, torch.clamp, "clamp_min", "clamp_min_", "clamp", "clamp_", F.relu6, F.hardtanh_}
+
+
+def warn_of_others(graph):
+    """Say which activations stay deterministic: a network is then random in part."""
+    names = [type(graph.get_submodule(n.target)).__name__ for n in modules_called(graph, OTHERS)]
+    calls = (n for n in graph.graph.nodes if n.op in ("call_function", "call_method") and n.target in OTHER_CALLS)
+    names += [n.target if isinstance(n.target, str) else n.target.__name__ for n in calls]
+    if names:
+        counts = ", ".join(f"{count} {name}" for name, count in Counter(names).items())
+        warnings.warn(f"only rectifiers become random; these activations stay as they are: {counts}", stacklevel=3)
+
+
 def refuse_hidden(graph):
-    """Rectifiers inside of a module that is not opened would stay as they are, unnoticed."""
+    """Refuse a module that is not opened and hides rectifiers, which would stay as they are, unnoticed."""
     seen = set(rectifiers(graph))
     for node in (n for n in modules_called(graph, nn.Module) if n not in seen):
         closed = graph.get_submodule(node.target)
@@ -138,9 +92,24 @@ def refuse_hidden(graph):
 
 
 def hides_rectifier(module):
-    if isinstance(module, nn.RNN):
+    if isinstance(module, (nn.RNN, nn.RNNCell)):
         return module.nonlinearity == "relu"
     return isinstance(module, nn.ReLU) or getattr(module, "activation", None) in (F.relu, torch.relu)
+
+
+def inner_rectifier(graph, node):
+    """The path of the one nn.ReLU inside a module that is not opened because it depends on its mode, as in timm's
+    BatchNormAct2d; None where there is none, or where it cannot be told how often it is called."""
+    module = graph.get_submodule(node.target)
+    if type(module).__module__.startswith("torch.nn") or isinstance(module, StochasticLayer):
+        return None
+    try:
+        with unchanged(module):
+            inside = fx.GraphModule(module, Tracer().trace(module))
+    except Exception:  # what it does cannot be seen: `refuse_hidden` has the last word
+        return None
+    calls, closed = rectifiers(inside), graph.graph.find_nodes(op="call_module", target=node.target)
+    return calls[0].target if len(calls) == len(closed) == 1 and calls[0].op == "call_module" else None
 
 
 def some(nodes, network):
@@ -152,21 +121,66 @@ def some(nodes, network):
 
 
 def replace(graph, node, layer):
-    """The layer takes the rectifier's place. Behind an in-place rectifier, later users of its input see its output."""
+    """Put the layer in the rectifier's place. Behind an in-place rectifier, later users of its input see its output."""
+    if node.op == "call_module" and not isinstance(graph.get_submodule(node.target), nn.ReLU):
+        return replace_inside(graph, node, layer)
     source = node.args[0] if node.args else node.kwargs["input"]
     new = call(graph, node, layer, source)
     node.replace_all_uses_with(new)
     if overwrites(graph, node):
+        refuse_views(graph, source, new)
         order = {n: k for k, n in enumerate(graph.graph.nodes)}
         for user in [u for u in source.users if order[u] > order[new]]:
             user.replace_input_with(source, new)
     graph.graph.erase_node(node)
 
 
+def replace_inside(graph, node, layer):
+    """The same for the one rectifier of a module that is not opened; the caller's own module stays as it is."""
+    path, module = inner_rectifier(graph, node), copy.copy(graph.get_submodule(node.target))
+    parents = path.split(".")[:-1]
+    owner = module
+    owner._modules = dict(owner._modules)
+    for name in parents:
+        owner._modules[name] = copy.copy(owner._modules[name])
+        owner = owner._modules[name]
+        owner._modules = dict(owner._modules)
+    owner._modules[path.split(".")[-1]] = layer
+    graph.add_submodule(node.target, module)
+
+
 def overwrites(graph, node):
     if node.op == "call_module":
         return graph.get_submodule(node.target).inplace
     return node.target in IN_PLACE or bool(node.kwargs.get("inplace", len(node.args) > 1 and node.args[1]))
+
+
+VIEWS = {"view", "view_as", "reshape", "flatten", "unflatten", "transpose", "permute", "squeeze", "unsqueeze"}
+VIEWS |= {"expand", "chunk", "split", "narrow", "getitem"}
+
+
+def is_view(graph, node):
+    """Whether a node may give the memory of its input under another shape."""
+    if node.op == "call_module":
+        return isinstance(graph.get_submodule(node.target), (nn.Flatten, nn.Unflatten, nn.Identity))
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return node.op in ("call_method", "call_function") and name in VIEWS
+
+
+def refuse_views(graph, source, new):
+    """Refuse an in-place rectifier whose memory is read under another name after it: the new layer writes elsewhere."""
+    order = {n: k for k, n in enumerate(graph.graph.nodes)}
+    aliases, queue = {source}, [source]
+    while queue:
+        node = queue.pop()
+        near = [u for u in node.users if is_view(graph, u)] + (node.all_input_nodes if is_view(graph, node) else [])
+        queue += [n for n in near if n not in aliases]
+        aliases |= set(near)
+    before = {n for n in aliases if order[n] < order[new]}
+    for name in (n for n in before - {source} for u in n.users if order[u] > order[new] and not asks_shape(u)):
+        raise UserError(
+            f"a rectifier works in place on memory that {name} reads after it: let it not work in place there"
+        )
 
 
 def call(graph, node, layer, source):
@@ -304,8 +318,15 @@ def split_at_noise(graph):
     Shapes are asked for anew in `every`, where the batch is larger.
     """
     noisy, fixed = set(), set()  # reached by noise; reached by no image, so not to be repeated with them
+    ordered = any(overwrites_shared(graph, node) for node in graph.graph.nodes)  # then the order of all nodes matters
     for node in graph.graph.nodes:
-        if node.op == "output" or is_stochastic(graph, node) or asks_shape(node) or noisy & set(node.all_input_nodes):
+        if (
+            (ordered and node.op != "placeholder")
+            or node.op == "output"
+            or is_stochastic(graph, node)
+            or asks_shape(node)
+            or noisy & set(node.all_input_nodes)
+        ):
             noisy.add(node)
         elif node.op != "placeholder" and fixed >= set(node.all_input_nodes):
             fixed.add(node)
@@ -319,6 +340,23 @@ def split_at_noise(graph):
             there[node] = every.node_copy(node, there.__getitem__)
     once.output(tuple(here[n] for n in given))
     return fx.GraphModule(graph, once), fx.GraphModule(graph, every)
+
+
+def overwrites_shared(graph, node):
+    """Whether a node works in place on a value that others read too, as h.add_(y) does where h is used again."""
+    if node.op == "call_module":
+        in_place = getattr(graph.get_submodule(node.target), "inplace", False)
+    else:
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        in_place = node.op.startswith("call") and (
+            name in IN_PLACE_CALLS or re.fullmatch(r"[a-z0-9]\w*[a-z0-9]_", name)
+        )
+        in_place = in_place or node.kwargs.get("inplace", False)
+    written = node.args[0] if node.args else None
+    return bool(in_place) and isinstance(written, fx.Node) and sum(not asks_shape(u) for u in written.users) > 1
+
+
+IN_PLACE_CALLS = {"iadd", "isub", "imul", "itruediv", "setitem", "__setitem__"}
 
 
 def is_stochastic(graph, node):

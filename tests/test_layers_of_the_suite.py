@@ -12,7 +12,8 @@ ROOMS = [
     "errors progress",
     "noise",
     "layers metrics",
-    "ivon networks surgery",
+    "ivon networks tracing",
+    "surgery",
     "sampling",
     "config",
     "methods",
@@ -27,7 +28,7 @@ ROOMS = [
     "report",
 ]
 LEVEL = {name: level for level, names in enumerate(ROOMS) for name in names.split()}
-LIBRARY = ["errors", "noise", "layers", "ivon", "metrics", "networks", "surgery", "sampling"]
+LIBRARY = "errors noise layers ivon metrics networks tracing surgery sampling".split()
 FILES = sorted((ROOT / "rbue").glob("**/*.py"))
 
 

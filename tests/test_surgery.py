@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -155,17 +157,7 @@ class Hidden(nn.Module):
         return F.dropout(self.rectify(x @ self.weight), 0.1, self.training)
 
 
-class Several(nn.Module):
-    def forward(self, x):
-        return [x, x * (0.5 if self.training else 0.0)]
-
-
-def test_modules_that_ask_for_their_mode_are_opened_for_their_rectifiers_and_results():
-    class Network(nn.Sequential):
-        def forward(self, x):
-            return self[2](sum(self[1](self[0](x))))
-
-    assert sites(rbue.randomize(Network(Hidden(), Several(), nn.Linear(8, 3)), q=0.5)) == [DropReLU]
+def test_modules_that_ask_for_their_mode_are_opened_for_their_rectifiers():
     assert len(sites(rbue.randomize(nn.Sequential(Hidden(), Hidden(), nn.ReLU()), q=0.5))) == 3
 
 
@@ -255,3 +247,149 @@ def test_functional_dropout_follows_the_mode_again():
     network, x = rbue.randomize(Dropping(), q=1.0), torch.rand(100, 10)
     assert torch.equal(network.eval()(x), x)
     assert not torch.equal(network.train()(x), x)
+
+
+# --- networks of strangers --------------------------------------------------------------------------------------------
+
+
+class NormAct(nn.BatchNorm1d):
+    """Functional batch-norm and a rectifier in one module, as timm's BatchNormAct2d."""
+
+    def __init__(self, width):
+        super().__init__(width)
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        mean, variance = (None, None) if self.training else (self.running_mean, self.running_var)
+        if self.training:
+            self.running_mean.lerp_(x.mean(0).detach(), 0.1)
+        return self.act(F.batch_norm(x, mean, variance, self.weight, self.bias, self.training))
+
+
+class DropPath(nn.Module):
+    def forward(self, x):
+        return x * torch.rand(len(x), 1).round() * 2 if self.training else x
+
+
+class Strange(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.path = nn.Linear(8, 8), NormAct(8), DropPath()
+        self.last, self.other = nn.Linear(8, 3), NormAct(3)
+
+    def forward(self, x):
+        return self.other(self.last(self.path(self.norm(self.first(x)).relu())))
+
+
+def test_with_noise_off_the_new_network_equals_the_original_in_both_modes_and_its_buffers():
+    x = torch.randn(16, 8)
+    for traced_in in (True, False):
+        own = Strange().train(traced_in)
+        new = rbue.randomize(own, q=1.0)
+        assert own.training == traced_in and set(new.state_dict()) == set(own.state_dict())
+        for mode in (True, False):
+            a, b = copy.deepcopy(own).train(mode), copy.deepcopy(new).train(mode)
+            seeded = [torch.manual_seed(1) and network(x) for network in (a, b)]
+            assert torch.equal(*seeded)
+            assert all(torch.equal(a.state_dict()[k], v) for k, v in b.state_dict().items())
+
+
+def test_prediction_changes_no_buffer_of_such_a_network_and_batches_do_not_meet():
+    own, x = Strange(), torch.randn(16, 8)
+    before = copy.deepcopy(own.state_dict())
+    network = rbue.randomize(own, q=0.5)
+    assert sites(network) == [DropReLU] * 3 and isinstance(own.norm.act, nn.ReLU)
+    whole, few = (rbue.predict(network, x[:n], samples=4).mean for n in (16, 5))
+    assert torch.allclose(whole[:5], few, atol=1e-6)
+    assert all(torch.equal(before[k], v) for k, v in own.state_dict().items())
+
+
+def test_a_network_that_depends_on_its_mode_in_its_own_forward_is_refused():
+    class Auxiliary(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x).relu()
+            return (y, y * 2) if self.training else y
+
+    with pytest.raises(UserError, match="Auxiliary does other things in training than in testing"):
+        rbue.randomize(Auxiliary(8, 8), q=0.5)
+
+
+def test_a_counter_kept_in_forward_is_refused_and_left_as_it_was():
+    class Counting(nn.Linear):
+        steps = 0
+
+        def forward(self, x):
+            self.steps += 1
+            return super().forward(x).relu()
+
+    network = Counting(8, 8)
+    with pytest.raises(UserError, match=r"the forward of Counting sets self\.steps"):
+        rbue.randomize(network, q=0.5)
+    assert network.steps == 0 and "steps" not in vars(network)
+
+
+def test_activations_that_stay_are_named():
+    network = nn.Sequential(nn.Linear(8, 8), nn.Hardswish(), nn.ReLU(), nn.Hardswish(), nn.ReLU6())
+    with pytest.warns(UserWarning, match="these activations stay as they are: 2 Hardswish, 1 ReLU6"):
+        rbue.randomize(network, q=0.5)
+
+
+def test_a_layer_that_is_not_random_is_refused():
+    with pytest.raises(UserError, match="LeakyReLU is no stochastic layer"):
+        rbue.randomize(Users(), nn.LeakyReLU())
+
+
+def test_rectifiers_of_aten_are_seen_and_those_of_a_recurrent_cell_refused():
+    class Aten(nn.Linear):
+        def forward(self, x):
+            return torch.ops.aten.relu(super().forward(x).relu())
+
+    class Cell(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.RNNCell(8, 8, nonlinearity="relu")
+
+        def forward(self, x):
+            return self.cell(x.relu())
+
+    assert len(sites(rbue.randomize(Aten(8, 8), q=0.5))) == 2
+    with pytest.raises(UserError, match=r"cell is a RNNCell, whose rectifiers torch\.fx does not see"):
+        rbue.randomize(Cell(), q=0.5)
+
+
+def test_a_rectifier_in_place_on_a_view_is_refused_where_the_whole_is_read_after():
+    class Viewed(nn.Linear):
+        def forward(self, x):
+            h = super().forward(x)
+            h.view(-1, 2, 4).relu_()
+            return h
+
+    class Harmless(nn.Linear):
+        def forward(self, x):
+            return F.relu(super().forward(x).view(-1, 2, 4), inplace=True).flatten(1)
+
+    with pytest.raises(UserError, match=r"in place on memory that .* reads after it"):
+        rbue.randomize(Viewed(8, 8), q=0.5)
+    own, x = Harmless(8, 8), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
+def test_what_is_updated_in_place_by_noise_keeps_its_spread():
+    class Updated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            h = self.first(x)
+            h.add_(h.relu())
+            return self.last(h)
+
+    network, x = rbue.randomize(Updated(), q=0.5), torch.randn(4, 8)
+    once, every = surgery.split_at_noise(network)
+    keys = torch.arange(4)
+    with noise.counted(network, 0, 0, keys):
+        whole = network(x)
+    with noise.counted(network, 0, 0, keys):
+        assert torch.equal(every(*once(x)), whole)
+    assert rbue.predict(network, x, samples=20).samples.std(0).min() > 0

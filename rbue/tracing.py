@@ -1,0 +1,165 @@
+"""torch.fx graphs of networks as strangers write them: a graph follows train() and eval() as its network does."""
+
+import inspect
+from contextlib import contextmanager
+from itertools import zip_longest
+
+from torch import fx, nn
+from torch.nn import functional as F
+
+from rbue.errors import UserError
+from rbue.layers import Stem, StochasticLayer
+
+
+class Tracer(fx.Tracer):
+    """Opens every module but torch's own, ours, and those whose paths are in `whole`."""
+
+    def __init__(self, whole=()):
+        super().__init__()
+        self.whole = whole
+
+    def is_leaf_module(self, module, name):
+        return isinstance(module, (StochasticLayer, Stem)) or name in self.whole or super().is_leaf_module(module, name)
+
+
+def trace(network) -> fx.GraphModule:
+    """The network as a graph that follows train() and eval() as the original does.
+
+    A graph has the branches of the mode it was traced in. So both modes are traced and compared: a module whose code
+    depends on its mode, such as stochastic depth, is not opened. Arguments behind the first whose default is None or a
+    bool have that value for good.
+    """
+    whole = set()
+    while True:
+        try:
+            training, evaluation = (trace_in_mode(network, mode, whole) for mode in (True, False))
+        except UserError:
+            if whole >= (small := small_mode_readers(network)):
+                raise
+            whole |= small  # perhaps one of them is what cannot be traced
+            continue
+        found = mode_dependent(network, training, evaluation)
+        if not found:
+            return training
+        if "" in found or found <= whole:
+            raise UserError(
+                f"{type(network).__name__} does other things in training than in testing, in its own forward: "
+                "move them into a module of their own, or put rbue.DropReLU(q) in place of its rectifiers by hand"
+            )
+        whole |= found
+
+
+def trace_in_mode(network, mode, whole):
+    try:
+        arguments = list(inspect.signature(network.forward).parameters.values())[1:]
+        known = {a.name: a.default for a in arguments if a.default is None or isinstance(a.default, bool)}
+        with in_mode(network, mode), unchanged(network):
+            graph = Tracer(whole).trace(network, known or None)
+        return thaw_dropout(fx.GraphModule(network, without(graph, known)))
+    except UserError:
+        raise
+    except Exception as error:  # whatever a network's own code makes of a proxy
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"{type(network).__name__} cannot be traced by torch.fx ({why}): "
+            "put rbue.DropReLU(q) in place of its rectifiers by hand"
+        ) from error
+
+
+@contextmanager
+def in_mode(network, mode):
+    """Every module in training or evaluation mode inside, and in its own mode again after."""
+    before = {module: module.training for module in network.modules()}
+    for module in before:
+        module.training = mode
+    try:
+        yield
+    finally:
+        for module, own in before.items():
+            module.training = own
+
+
+@contextmanager
+def unchanged(network):
+    """Refuse a forward that sets attributes of its modules, such as a counter: the graph would not. Put them back."""
+    before = {name: (module, dict(vars(module))) for name, module in network.named_modules()}
+    yield
+    for name, (module, own) in before.items():
+        changed = [key for key, value in vars(module).items() if key not in own or own[key] is not value]
+        vars(module).clear()
+        vars(module).update(own)
+        for key in changed:
+            raise UserError(
+                f"the forward of {name or type(network).__name__} sets self.{key}, which a traced network would not: "
+                "keep it outside of forward, or put rbue.DropReLU(q) in place of its rectifiers by hand"
+            )
+
+
+def mode_dependent(network, training, evaluation):
+    """The paths of modules at which the two graphs part, with all modules of the same class; empty if they do not."""
+    pairs = zip_longest(training.graph.nodes, evaluation.graph.nodes)
+    apart = next((pair for pair in pairs if described(pair[0]) != described(pair[1])), ())
+    paths = {caller(node) for node in apart if node is not None}
+    reading = {path for path in paths if path and reads_mode(network.get_submodule(path))}
+    kinds = {type(network.get_submodule(path)) for path in reading or paths - {""}}
+    return {path for path, module in network.named_modules() if path and type(module) in kinds} or paths
+
+
+def small_mode_readers(network):
+    """Paths of modules without children whose code reads self.training."""
+    modules = network.named_modules() if isinstance(network, nn.Module) else ()
+    return {path for path, module in modules if path and not list(module.children()) and own_mode_reader(module)}
+
+
+def own_mode_reader(module):
+    return reads_mode(module) and not type(module).__module__.startswith("torch.nn")
+
+
+def described(node):
+    return None if node is None else (node.op, str(node.target), str(node.args), str(node.kwargs))
+
+
+def caller(node):
+    """The path of the innermost module whose forward made this node; "" for the network itself."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    callers = stack[:-1] if node.op == "call_module" else stack
+    return callers[-1][0] if callers else ""
+
+
+def reads_mode(module):
+    functions = (value for kind in type(module).__mro__ if kind is not nn.Module for value in vars(kind).values())
+    return any("training" in f.__code__.co_names for f in functions if inspect.isfunction(f))
+
+
+def without(graph, known):
+    """The arguments that have their value for good, and torch's assertions that they have."""
+    gone = {n for n in graph.nodes if n.op == "placeholder" and n.target.rpartition("_")[0] in known}
+    for node in graph.nodes:
+        if node.op == "call_function" and node.all_input_nodes and gone >= set(node.all_input_nodes):
+            gone.add(node)
+    for node in [n for n in reversed(graph.nodes) if n in gone]:
+        graph.erase_node(node)
+    return graph
+
+
+def thaw_dropout(graph):
+    """F.dropout(x, p, self.training) was traced with one mode's constant: as a module it follows the mode again. So
+    does one that was always on, which a trace does not tell apart."""
+    for node in [n for n in graph.graph.nodes if n.op == "call_function" and n.target in DROPOUTS]:
+        p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
+        graph.add_submodule(f"thawed_{node.name}", DROPOUTS[node.target](p))
+        with graph.graph.inserting_before(node):
+            node.replace_all_uses_with(graph.graph.call_module(f"thawed_{node.name}", node.args[:1]))
+        graph.graph.erase_node(node)
+    graph.recompile()
+    return graph
+
+
+DROPOUTS = {
+    F.dropout: nn.Dropout,
+    F.dropout1d: nn.Dropout1d,
+    F.dropout2d: nn.Dropout2d,
+    F.dropout3d: nn.Dropout3d,
+    F.alpha_dropout: nn.AlphaDropout,
+    F.feature_alpha_dropout: nn.FeatureAlphaDropout,
+}
