@@ -7,6 +7,7 @@ one shares its parameters and their names.
 
 import copy
 import inspect
+from collections.abc import Sequence
 
 import torch
 from torch import fx, nn
@@ -297,13 +298,16 @@ def fold(network):
     return finish(graph)
 
 
-def split_at_noise(graph):
+def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.GraphModule, fx.GraphModule]:
     """(once, every): the part of a traced network that no noise reaches, and the rest.
 
     `every(*once(x))` is the network: what `once` gives is computed once and repeated for as many samples as wanted.
-    Shapes are asked for anew in `every`, where the batch is larger.
+    Shapes are asked for anew in `every`, where the batch is larger. Of the arguments behind the first, `each` names
+    those with a row for each image; both parts take the others, which are not repeated.
     """
-    noisy, fixed = set(), set()  # reached by noise; reached by no image, so not to be repeated with them
+    arguments = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    noisy = set()  # reached by noise
+    fixed = {n for n in arguments[1:] if n.target not in each}  # reached by no image, so not to be repeated with them
     for node in graph.graph.nodes:
         if node.op == "output" or is_stochastic(graph, node) or asks_shape(node) or noisy & set(node.all_input_nodes):
             noisy.add(node)
