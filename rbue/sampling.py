@@ -103,13 +103,16 @@ def batches(
 ) -> Iterator[tuple[Tensor, Tensor, dict[str, Tensor]]]:
     """(images, their numbers, their keyword arguments) of at most `most` images, on the network's device."""
     start = 0
+    if numbers is not None and torch.is_tensor(images):
+        need_one_per_image(numbers, len(images))
     for found in [images] if torch.is_tensor(images) else iterate(images):
         x = images_of(found)
         stop, own = start + len(x), found.get("index") if isinstance(found, Mapping) else None
         rows = torch.arange(start, stop) if own is None else image_numbers(own)
-        if numbers is not None:
-            rows = numbers[start:stop]
         need_one_per_image(rows, len(x))
+        if numbers is not None:
+            need_one_per_image(numbers[:stop], stop)
+            rows = numbers[start:stop]
         for cut in (slice(first, first + most) for first in range(0, len(x), most)):
             yield x[cut].to(device), rows[cut].to(device), {name: t[cut].to(device) for name, t in each.items()}
         start = stop
@@ -231,7 +234,7 @@ def sampler(
         return lambda x, rows, **own: [probabilities(network(x, **shared, **own), len(x))[None]]
     if isinstance(network, fx.GraphModule):
         return Stacked(network, samples, seed, stack, shared, each)
-    return lambda x, rows, **own: one_by_one(network, x, rows, samples, seed, shared | own)
+    return lambda x, rows, **own: one_by_one(network, x, rows, samples, seed, {**shared, **own})
 
 
 def probabilities(logits: Any, images: int | None = None) -> Tensor:

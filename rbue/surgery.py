@@ -7,10 +7,11 @@ one shares its parameters and their names.
 
 import copy
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -19,6 +20,7 @@ from rbue.errors import UserError
 from rbue.layers import DropReLU, GaussianWeight, Stem, StochasticLayer
 from rbue.noise import Noise
 
+Network = TypeVar("Network", bound=nn.Module)
 IN_PLACE = {F.relu_, torch.relu_, "relu_"}
 FUNCTIONAL = {F.relu, torch.relu, "relu"} | IN_PLACE
 
@@ -43,7 +45,7 @@ def follows_mode(module):
     return isinstance(output.args[0], fx.Node) and not rectifiers(inside)
 
 
-def trace(network) -> fx.GraphModule:
+def trace(network: nn.Module) -> fx.GraphModule:
     """Branches on `self.training` are frozen as they stand, so trace in the mode you will train in; dropout is not.
     Arguments behind the first that are None or a bool if nobody gives them are so for good."""
     try:
@@ -105,17 +107,19 @@ def rectifiers(graph):
     return [n for n in graph.graph.nodes if n in by_module or (n.op.startswith("call") and n.target in FUNCTIONAL)]
 
 
-def randomize(network, layer=None, *, q=None, position="all"):
+def randomize(
+    network: nn.Module, layer: StochasticLayer | None = None, *, q: float | None = None, position: str = "all"
+) -> fx.GraphModule:
     """MC-DropReLU(q) of any traceable network; `layer` puts another site, such as RReLU(), in its place.
 
     `position` is all, first or last: which rectifiers become random, in the order they are executed.
     """
     if (layer is None) == (q is None):
         raise UserError("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
-    layer, graph = layer or DropReLU(q), trace(network)
+    recipe, graph = layer if q is None else DropReLU(q), trace(network)
     refuse_hidden(graph)
     for node in at(position, some(rectifiers(graph), network)):
-        replace(graph, node, copy.deepcopy(layer))
+        replace(graph, node, copy.deepcopy(recipe))
     return wire(finish(graph))
 
 
@@ -183,7 +187,7 @@ def follow(graph, node, layer):
     node.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
 
 
-def add_dropout(network, layer, placement):
+def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> fx.GraphModule:
     """Dropout where the placement says: the paper does not.
 
     last: before the last linear layer. relu, conv: behind every rectifier, every convolution.
@@ -223,7 +227,7 @@ PLACEMENTS = {
 }
 
 
-def bayes(network, weight, **settings):
+def bayes(network: nn.Module, weight: Callable[..., GaussianWeight], **settings: Any) -> nn.Module:
     """A Gaussian `weight(mean, **settings)` in place of every convolution's and linear layer's own parameters;
     batch-norm stays deterministic."""
     network = copy.deepcopy(network)
@@ -233,30 +237,31 @@ def bayes(network, weight, **settings):
     return wire(network)
 
 
-def posteriors(network):
+def posteriors(network: nn.Module) -> list[tuple[Tensor, GaussianWeight]]:
     """(mean, GaussianWeight) of every parameter that `bayes` made random."""
     lists = [m for m in network.modules() if isinstance(m, parametrize.ParametrizationList)]
     return [(m.original, m[0]) for m in lists if isinstance(m[0], GaussianWeight)]
 
 
-def kl(network):
+def kl(network: nn.Module) -> Tensor:
     """KL divergence between posterior and prior, summed over all random weights, in nats."""
     return torch.stack([weight.kl(mu) for mu, weight in posteriors(network)]).sum()
 
 
-def plain_parameters(network):
+def plain_parameters(network: nn.Module) -> list[nn.Parameter]:
     """The parameters that `bayes` left deterministic."""
     random = {id(p) for mu, weight in posteriors(network) for p in (mu, *weight.parameters())}
     return [p for p in network.parameters() if id(p) not in random]
 
 
-def deterministic(network):
+def deterministic(network: nn.Module) -> nn.Module:
     """The same weights in one pass without noise: every stochastic layer gives way to its mean."""
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if parametrize.is_parametrized(m)]:
         settle(module)
-    for name in [name for name, module in network.named_modules() if isinstance(module, StochasticLayer)]:
-        network.set_submodule(name, network.get_submodule(name).deterministic())
+    for name, module in list(network.named_modules()):
+        if isinstance(module, StochasticLayer):
+            network.set_submodule(name, module.deterministic())
     return network
 
 
@@ -269,7 +274,7 @@ def settle(module):
         module.register_parameter(name, mean)
 
 
-def wire(network):
+def wire(network: Network) -> Network:
     """Numbers the sites in execution order and gives them one source of noise."""
     sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
     shared = Noise(len(sites))
@@ -278,7 +283,7 @@ def wire(network):
     return network
 
 
-def finish(graph):
+def finish(graph: fx.GraphModule) -> fx.GraphModule:
     graph.delete_all_unused_submodules()
     graph.graph.lint()
     graph.recompile()
@@ -306,7 +311,7 @@ def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.
     those with a row for each image; both parts take the others, which are not repeated.
     """
     arguments = [n for n in graph.graph.nodes if n.op == "placeholder"]
-    noisy = set()  # reached by noise
+    noisy: set[fx.Node] = set()  # reached by noise
     fixed = {n for n in arguments[1:] if n.target not in each}  # reached by no image, so not to be repeated with them
     for node in graph.graph.nodes:
         if node.op == "output" or is_stochastic(graph, node) or asks_shape(node) or noisy & set(node.all_input_nodes):
@@ -315,7 +320,8 @@ def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.
             fixed.add(node)
     given = [n for n in graph.graph.nodes if n not in noisy | fixed and noisy & set(n.users)]
     once, every = fx.Graph(), fx.Graph()
-    here, there = {}, {n: every.placeholder(n.name) for n in given}
+    here: dict[fx.Node, fx.Node] = {}
+    there = {n: every.placeholder(n.name) for n in given}
     for node in graph.graph.nodes:
         if node not in noisy:
             here[node] = once.node_copy(node, here.__getitem__)
