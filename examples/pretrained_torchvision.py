@@ -3,9 +3,15 @@
     python examples/pretrained_torchvision.py cat.jpg dog.png            # downloads the network's weights once
     python examples/pretrained_torchvision.py --random-weights cat.jpg   # without a network connection: tries the code
 
-A network that was not trained with random rectifiers has never met their noise: it loses accuracy, the more the lower q
-is and the deeper the network. So q is near 1 here. For q = 0.9, as in the paper, train or fine-tune the network that
-`rbue.randomize` returns. MEASURED
+A network that was trained without random rectifiers has never met their noise, and loses accuracy by it: so q is near 1
+here. Measured on scikit-learn's digits (797 test images, 20 samples, one seed), with networks trained without noise:
+
+    rectifiers   q=1      q=0.99   q=0.95   q=0.9    q=0.8
+     2           96.7 %   96.6 %   96.5 %   95.7 %   94.4 %
+    17           93.5 %   93.5 %   93.2 %   92.5 %   90.2 %
+
+Nobody has measured it on ImageNet's networks here: compare with --q 1 on images of your own before you rely on it. For
+q = 0.9, as in the paper, train or fine-tune the network that `rbue.randomize` returns.
 """
 
 import argparse
@@ -56,4 +62,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (rbue.UserError, ValueError, RuntimeError, OSError) as error:  # a name, a file or a download that is none
+        sys.exit(f"error: {error}")
