@@ -107,15 +107,11 @@ def batches(
         need_one_per_image(numbers, len(images))
     for found in [images] if torch.is_tensor(images) else iterate(images):
         x = images_of(found)
-        stop, own = start + len(x), found.get("index") if isinstance(found, Mapping) else None
-        rows = torch.arange(start, stop) if own is None else image_numbers(own)
-        need_one_per_image(rows, len(x))
-        if numbers is not None:
-            need_one_per_image(numbers[:stop], stop)
-            rows = numbers[start:stop]
+        rows = numbers_of(found, start, len(x)) if numbers is None else taken(numbers, start, len(x))
+        start += len(x)
         for cut in (slice(first, first + most) for first in range(0, len(x), most)):
-            yield x[cut].to(device), rows[cut].to(device), {name: t[cut].to(device) for name, t in each.items()}
-        start = stop
+            part = x[cut].to(device)
+            yield part, rows[cut].to(part.device), {name: t[cut].to(part.device) for name, t in each.items()}
     if numbers is not None:
         need_one_per_image(numbers, start)
 
@@ -150,6 +146,20 @@ def image_numbers(index: Tensor | Sequence[int]) -> Tensor:
     if numbers.dim() != 1 or numbers.dtype == torch.bool or (numbers != numbers.long()).any() or (numbers < 0).any():
         raise UserError("index must be one whole number per image, each at least 0")
     return numbers.long()
+
+
+def numbers_of(batch: Batch, start: int, images: int) -> Tensor:
+    """A batch's own numbers, or else the positions of its images in the whole input."""
+    own = batch.get("index") if isinstance(batch, Mapping) else None
+    rows = torch.arange(start, start + images) if own is None else image_numbers(own)
+    need_one_per_image(rows, images)
+    return rows
+
+
+def taken(numbers: Tensor, start: int, images: int) -> Tensor:
+    """The next numbers of those given for the whole input."""
+    need_one_per_image(numbers[: start + images], start + images)
+    return numbers[start : start + images]
 
 
 def need_one_per_image(numbers: Tensor, images: int) -> None:
