@@ -8,7 +8,7 @@ one shares its parameters and their names.
 import copy
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, fx, nn
@@ -108,7 +108,11 @@ def rectifiers(graph):
 
 
 def randomize(
-    network: nn.Module, layer: StochasticLayer | None = None, *, q: float | None = None, position: str = "all"
+    network: nn.Module,
+    layer: StochasticLayer | None = None,
+    *,
+    q: float | None = None,
+    position: Literal["all", "first", "last"] = "all",
 ) -> fx.GraphModule:
     """MC-DropReLU(q) of any traceable network; `layer` puts another site, such as RReLU(), in its place.
 
