@@ -1,7 +1,7 @@
 """RBUE: uncertainty from random rectifiers. `randomize` a network, train it as ever, `predict` with samples."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rbue.errors import UserError
 
@@ -23,11 +23,13 @@ _ROOMS = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import torch only when it is needed: tables and shell completion do without."""
-    if name not in _ROOMS:
-        raise AttributeError(f"module 'rbue' has no attribute {name!r}")
-    return getattr(import_module(_ROOMS[name]), name)
+if not TYPE_CHECKING:  # a type checker takes the imports above, and reports names that are not there
+
+    def __getattr__(name):
+        """Import torch only when it is needed: tables and shell completion do without."""
+        if name not in _ROOMS:
+            raise AttributeError(f"module 'rbue' has no attribute {name!r}")
+        return getattr(import_module(_ROOMS[name]), name)
 
 
 def __dir__() -> list[str]:
