@@ -41,6 +41,7 @@ chaos: setup ## Storm: kill, double and misspell sweeps of the digits, start the
 test: setup ## Check style and run the tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
 	$(PY) -m pytest
 
 data: setup ## Fetch and verify a dataset: make data DATASET=cifar10 | cifar100 | tinyimagenet
@@ -65,7 +66,7 @@ benchmark: setup ## Measure the engine's speed as ratios, side by side: results/
 	$(PY) scripts/benchmark.py
 
 clean: ## Remove the environment and caches; results, weights and data stay
-	rm -rf $(VENV) .pytest_cache .ruff_cache *.egg-info build dist
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache *.egg-info build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help setup demo sweep status chaos test data tables claims figures report corruptions benchmark clean

@@ -1,8 +1,19 @@
 """RBUE: uncertainty from random rectifiers. `randomize` a network, train it as ever, `predict` with samples."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-_FACE = {
+from rbue.errors import UserError
+
+if TYPE_CHECKING:
+    from rbue.layers import Dropout, DropReLU, RReLU
+    from rbue.sampling import Prediction, predict
+    from rbue.surgery import randomize
+
+__version__ = "0.1.0"  # pyproject.toml reads it from here
+__all__ = ["DropReLU", "Dropout", "Prediction", "RReLU", "UserError", "__version__", "predict", "randomize"]
+
+_ROOMS = {
     "randomize": "rbue.surgery",
     "predict": "rbue.sampling",
     "Prediction": "rbue.sampling",
@@ -10,11 +21,16 @@ _FACE = {
     "RReLU": "rbue.layers",
     "Dropout": "rbue.layers",
 }
-__all__ = list(_FACE)
 
 
-def __getattr__(name):
-    """Imports torch only when it is needed: tables and shell completion do without."""
-    if name not in _FACE:
-        raise AttributeError(f"module 'rbue' has no attribute {name!r}")
-    return getattr(import_module(_FACE[name]), name)
+if not TYPE_CHECKING:  # a type checker takes the imports above, and reports names that are not there
+
+    def __getattr__(name):
+        """Import torch only when it is needed: tables and shell completion do without."""
+        if name not in _ROOMS:
+            raise AttributeError(f"module 'rbue' has no attribute {name!r}")
+        return getattr(import_module(_ROOMS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,13 +14,19 @@ from glob import glob
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import MISSING
 
 from rbue.errors import UserError, at_least, one_of, within
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def training(neutral=MISSING):
+    from torch import Tensor, nn, optim
+
+
+def training(neutral: Any = MISSING) -> Any:
     """A field that decides the trained weights.
 
     A neutral value is what runs did before the field existed. It is left out of a run's identity, so a new field that
@@ -29,17 +35,17 @@ def training(neutral=MISSING):
     return field(default=MISSING, metadata={"part": "training", "neutral": neutral})
 
 
-def evaluation(neutral=MISSING):
+def evaluation(neutral: Any = MISSING) -> Any:
     """A field that decides the metrics of given weights; for `neutral` see `training`."""
     return field(default=MISSING, metadata={"part": "evaluation", "neutral": neutral})
 
 
-def local():
+def local() -> Any:
     """A field about this machine: no part of a run's identity."""
     return field(default=MISSING, metadata={"part": "local", "neutral": MISSING})
 
 
-def unused():
+def unused() -> Any:
     """A shared field that this method ignores: no part of its runs' identity."""
     return field(default=MISSING, metadata={"part": "unused", "neutral": MISSING})
 
@@ -83,7 +89,7 @@ class Run:
     per_gpu: int | None = local()
     logger: str = local()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         within(0, 2**31 - 1, seed=self.seed)
         at_least(0, crop=self.crop, lr=self.lr, weight_decay=self.weight_decay, holdout=self.holdout)
         at_least(1, epochs=self.epochs, batch=self.batch, samples=self.samples, bins=self.bins)
@@ -108,89 +114,90 @@ class Run:
             raise UserError(f"holdout={self.holdout} tests on training images, of which there are no corrupted sets")
 
     @property
-    def trained_on(self):
+    def trained_on(self) -> str:
         """Networks never train on corrupted images: cifar10_c evaluates what cifar10 trained."""
         return self.dataset.removesuffix("_c")
 
     # --- hooks: a method overrides what is not the usual -------------------------------------------------------------
 
     @property
-    def trainings(self):
+    def trainings(self) -> list["Run"]:
         """The runs whose weights this one needs."""
         return [self]
 
     @property
-    def passes(self):
+    def passes(self) -> int:
         """How many predictions are averaged."""
         return self.samples
 
-    def build(self, network, images):
+    def build(self, network: "nn.Module", images: int) -> "nn.Module":
         """The network to train, made of the plain one; `images` is the number of training images."""
         from rbue.surgery import trace
 
         return trace(network)  # as all methods do, so that compiler and evaluation see the same kind of network
 
     @property
-    def loss(self):
+    def loss(self) -> "Callable[[Tensor, Tensor], Tensor]":
         """A function (logits, labels) -> the loss of one batch."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy
 
     @property
-    def penalty(self):
+    def penalty(self) -> "Callable[[nn.Module], Tensor] | None":
         """A function network -> what the loss of the whole training set is penalised by, such as a KL; or None."""
         return None
 
     @property
-    def penalty_schedule(self):
+    def penalty_schedule(self) -> tuple[float, float]:
         """The penalty's final weight, and the fraction of training over which it rises from 0 to it."""
         return 0.0, 0.0
 
-    def optimizers(self, network, lr):
+    def optimizers(self, network: "nn.Module", lr: "Tensor") -> "list[optim.Optimizer]":
         """The optimizers of a training; `lr` is a tensor that holds the learning rate of the current step."""
         return [self.sgd([{"params": list(network.parameters())}], lr)]
 
-    def sgd(self, groups, lr):
+    def sgd(self, groups: list[dict[str, Any]], lr: "Tensor") -> "optim.SGD":
         """SGD as the protocol has it, over parameter groups, of which empty ones are left out."""
         from torch.optim import SGD
 
-        common = {"momentum": self.momentum, "nesterov": self.momentum > 0, "weight_decay": self.weight_decay}
-        return SGD([group for group in groups if group["params"]], lr=lr, fused=True, **common)
+        groups = [group for group in groups if group["params"]]
+        decay, momentum = self.weight_decay, self.momentum
+        return SGD(groups, lr=lr, momentum=momentum, nesterov=momentum > 0, weight_decay=decay, fused=True)
 
     refit_batchnorm = False  # whether batch-norm statistics are computed anew for each draw of the weights
 
     # --- what a run is called -----------------------------------------------------------------------------------------
 
     @property
-    def hyperparameters(self):
+    def hyperparameters(self) -> dict[str, Any]:
         """The method's own settings."""
         shared = {f.name for f in fields(Run)}
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
 
-    def part(self, *parts):
+    def part(self, *parts: str) -> dict[str, Any]:
         """The fields of these parts, without those at their neutral value."""
         values = {f: getattr(self, f.name) for f in fields(self) if f.metadata["part"] in parts}
         return {f.name: value for f, value in values.items() if value != f.metadata["neutral"]}
 
     @property
-    def training_identity(self):
+    def training_identity(self) -> dict[str, Any]:
         return self.part("training") | {"dataset": self.trained_on}
 
     @property
-    def identity(self):
+    def identity(self) -> dict[str, Any]:
         return self.part("training", "evaluation")
 
     @property
-    def training_name(self):
+    def training_name(self) -> str:
         return name_of(self.training_identity)
 
     @property
-    def name(self):
+    def name(self) -> str:
         return name_of(self.identity)
 
 
-def name_of(identity):
+def name_of(identity: dict[str, Any]) -> str:
     """Readable axes for people, eight hex digits of the whole identity for certainty."""
     shared = {f.name for f in fields(Run)}
     hyperparameters = [spelled(key, value) for key, value in identity.items() if key not in shared]
@@ -198,7 +205,7 @@ def name_of(identity):
     return f"{identity['dataset']}/{identity['arch']}/{axes}-{digest(identity)}"
 
 
-def spelled(key, value):
+def spelled(key: str, value: Any) -> str:
     """A hyperparameter in a folder's name."""
     if isinstance(value, str):
         return value.replace("/", "_")
@@ -207,24 +214,26 @@ def spelled(key, value):
     return f"{key}{value:.4g}" if isinstance(value, int | float) else f"{key}{value}"
 
 
-def digest(identity):
+def digest(identity: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def auto_precision(device):
+def auto_precision(device: str) -> str:
     """What precision=auto means on this machine: bf16 on a GPU, fp32 on a CPU."""
     return "bf16" if device.startswith("cuda") or (device == "auto" and gpus()) else "fp32"
 
 
 @cache
-def built_for_cuda():
+def built_for_cuda() -> bool:
     """Whether the installed torch can use a GPU, read from its version file: importing torch takes seconds."""
     torch = find_spec("torch")
-    version = Path(torch.origin).with_name("version.py").read_text(encoding="utf-8") if torch else "cuda = None"
+    if not torch or not torch.origin:
+        return False
+    version = Path(torch.origin).with_name("version.py").read_text(encoding="utf-8")
     return not re.search(r"^cuda\b.*= None", version, re.M)
 
 
-def gpus():
+def gpus() -> int:
     """How many GPUs this process may use, counted without torch."""
     if not built_for_cuda():
         return 0

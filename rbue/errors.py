@@ -3,6 +3,8 @@
 import os
 import re
 import traceback
+from collections.abc import Collection
+from typing import Any
 
 
 class UserError(Exception):
@@ -12,18 +14,18 @@ class UserError(Exception):
 class Failed(UserError):
     """Work that began and could not go on. `details` is the traceback as text: the error itself would keep tensors."""
 
-    def __init__(self, sentence, details=""):
+    def __init__(self, sentence: str, details: str = "") -> None:
         super().__init__(sentence)
         self.details = details
 
 
-def wants_traceback():
+def wants_traceback() -> bool:
     """Whether the user set HYDRA_FULL_ERROR=1. The command line sets that variable itself and keeps the user's value
     in RBUE_FULL_ERROR (see `rbue.cli.prepare_hydra`)."""
     return os.environ.get("RBUE_FULL_ERROR", os.environ.get("HYDRA_FULL_ERROR", "0")) == "1"
 
 
-def failure(error):
+def failure(error: BaseException) -> Failed:
     """Turn any error into a Failed with a sentence and its traceback as text."""
     if wants_traceback():
         raise error
@@ -32,7 +34,7 @@ def failure(error):
     return Failed(describe(error), "".join(traceback.format_exception(error)))
 
 
-def describe(error):
+def describe(error: BaseException) -> str:
     """Say in one line what is wrong and, where it is known, what to do."""
     if isinstance(error, UserError):
         return str(error)
@@ -41,31 +43,31 @@ def describe(error):
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def out_of_memory(error, way_out):
+def out_of_memory(error: BaseException, way_out: str) -> str:
     """Say how much memory there was, how much more was asked for, and what to lower."""
     text = " ".join(str(error).split())
-    asked = re.search(r"allocate ([\d.]+ \w+)", text)
-    held = re.search(r"capacity of ([\d.]+ \w+) of which ([\d.]+ \w+)", text)
-    asked = f" when {asked[1]} more were asked for" if asked else ""
-    held = f"{held[2]} of its {held[1]} were free" if held else "no memory was left"
+    more = re.search(r"allocate ([\d.]+ \w+)", text)
+    free = re.search(r"capacity of ([\d.]+ \w+) of which ([\d.]+ \w+)", text)
+    asked = f" when {more[1]} more were asked for" if more else ""
+    held = f"{free[2]} of its {free[1]} were free" if free else "no memory was left"
     return f"the GPU is too small for this: {held}{asked}; {way_out}"
 
 
-def within(low, high, **values):
+def within(low: float, high: float, **values: float) -> None:
     """Refuse a value outside [low, high], and NaN."""
     for name, value in values.items():
         if not low <= value <= high:
             raise UserError(f"{name}={value} must lie in [{low}, {high}]")
 
 
-def at_least(low, **values):
+def at_least(low: float, **values: float) -> None:
     """Refuse a value below `low`, infinity and NaN."""
     for name, value in values.items():
         if not low <= value < float("inf"):
             raise UserError(f"{name}={value} must be at least {low}")
 
 
-def one_of(choices, **values):
+def one_of(choices: Collection[str], **values: Any) -> None:
     """Refuse a value that is not among the choices, and list them."""
     for name, value in values.items():
         if value not in choices:

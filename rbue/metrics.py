@@ -1,17 +1,19 @@
 """Pure functions (probs, labels) -> value. probs is (images, classes); ties go to the lower class, as argmax does."""
 
 from itertools import combinations
+from typing import Any
 
 import torch
+from torch import Tensor
 
 TINY = torch.finfo(torch.float32).tiny  # what a probability of zero counts as, where its logarithm is taken
 
 
-def accuracy(probs, labels):
+def accuracy(probs: Tensor, labels: Tensor) -> float:
     return (probs.argmax(1) == labels).double().mean().item()
 
 
-def ece(probs, labels, bins=30):
+def ece(probs: Tensor, labels: Tensor, bins: int = 30) -> float:
     """Expected calibration error over equal-width, right-closed bins of the predicted class's confidence (4.1.3).
 
     The paper bins by the score of the true label, which cannot be meant: its conf(B) is the predicted confidence.
@@ -21,7 +23,7 @@ def ece(probs, labels, bins=30):
     return (correct - confidence).abs().sum().item() / len(labels)
 
 
-def binned(probs, labels, bins):
+def binned(probs: Tensor, labels: Tensor, bins: int) -> list[Tensor]:
     """What each of ECE's bins holds: how many images, the sum of their confidences, how many are right."""
     confidence, predicted = probs.double().max(1)
     edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=probs.device)
@@ -30,39 +32,39 @@ def binned(probs, labels, bins):
     return [torch.zeros_like(edges[1:]).index_add_(0, place, column) for column in columns]
 
 
-def reliability(probs, labels, bins=30):
+def reliability(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, list]:
     """The reliability diagram: ECE is the mean distance of its bars to the diagonal. An empty bin has no height."""
     count, confidence, correct = binned(probs, labels, bins)
 
-    def mean(sums):
+    def mean(sums: Tensor) -> list[float | None]:
         return [s / n if n else None for s, n in zip(sums.tolist(), count.tolist(), strict=True)]
 
     return {"count": count.long().tolist(), "confidence": mean(confidence), "accuracy": mean(correct)}
 
 
-def nll(probs, labels):
+def nll(probs: Tensor, labels: Tensor) -> float:
     """Mean negative log-likelihood in nats; a probability of zero counts as the smallest float32."""
     chosen = probs.double().gather(1, labels[:, None])
     return -chosen.clamp_min(TINY).log().mean().item()
 
 
-def brier(probs, labels):
+def brier(probs: Tensor, labels: Tensor) -> float:
     """Mean squared distance to the one-hot label, between 0 and 2."""
     return squared_distance(probs, labels).mean().item()
 
 
-def squared_distance(probs, labels):
+def squared_distance(probs: Tensor, labels: Tensor) -> Tensor:
     """Of each image's prediction to its one-hot label."""
     wanted = torch.nn.functional.one_hot(labels, probs.shape[1])
     return (probs.double() - wanted).square().sum(1)
 
 
-def entropy(probs):
+def entropy(probs: Tensor) -> Tensor:
     """Predictive entropy of each image in nats (Section 3.3's uncertainty)."""
     return torch.special.entr(probs).sum(-1)
 
 
-def score(probs, labels, bins=30):
+def score(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, float]:
     """Every metric of one prediction, by name."""
     return {
         "accuracy": accuracy(probs, labels),
@@ -73,7 +75,7 @@ def score(probs, labels, bins=30):
     }
 
 
-def rejection(probs, labels):
+def rejection(probs: Tensor, labels: Tensor) -> dict[str, list[float]]:
     """Accuracy of what is kept when the most uncertain images, by predictive entropy, are handed to somebody else."""
     order = entropy(probs.double()).argsort(stable=True)
     right = (probs.argmax(1) == labels)[order].double()
@@ -82,7 +84,7 @@ def rejection(probs, labels):
     return {"rejected": rejected, "accuracy": [right[:n].mean().item() for n in kept]}
 
 
-def auroc(inside, outside):
+def auroc(inside: Tensor, outside: Tensor) -> float:
     """Chance that a value outside exceeds one inside, ties counting half: 0.5 is useless, 1 a perfect detector."""
     _, place, count = torch.cat([inside, outside]).unique(return_inverse=True, return_counts=True)
     rank = (count.cumsum(0) - (count - 1) / 2).double()  # equal values share the mean of their ranks
@@ -90,7 +92,7 @@ def auroc(inside, outside):
     return ((rank[place[n:]].sum() - m * (m + 1) / 2) / (n * m)).item()
 
 
-def temperature(probs, labels, bins=30):
+def temperature(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, float]:
     """ECE and NLL of temperature-scaled predictions. With no validation set, each half of the images scales the other.
 
     The temperature divides the logarithm of the mean probabilities: one number, which cannot change the accuracy.
@@ -104,7 +106,7 @@ def temperature(probs, labels, bins=30):
     return {"temperature": sum(fitted) / 2, "ece": ece(scaled, labels, bins), "nll": nll(scaled, labels)}
 
 
-def fit_temperature(logits, labels):
+def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     """The temperature of least NLL, which is convex in 1/T: bisection between T = 1/100 and 100.
 
     Without a mistake the NLL falls until T = 0, which says nothing of other images: then T stays 1.
@@ -119,13 +121,13 @@ def fit_temperature(logits, labels):
     return middle
 
 
-def jsd(p, q):
+def jsd(p: Tensor, q: Tensor) -> Tensor:
     """Jensen-Shannon divergence of each image in nats (Section 4.4.1)."""
     p, q = p.double(), q.double()
     return entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2
 
 
-def disagreement(p, q):
+def disagreement(p: Tensor, q: Tensor) -> Tensor:
     """1 for each image that two samples label differently (Section 4.4.2)."""
     return (p.argmax(1) != q.argmax(1)).double()
 
@@ -133,13 +135,13 @@ def disagreement(p, q):
 MEASURES = {"jsd": jsd, "dis": disagreement}
 
 
-def diversity(samples):
+def diversity(samples: Tensor) -> dict[str, Any]:
     """Pairwise matrices between samples (samples, images, classes), or between an ensemble's members."""
     matrices = {name: [[f(p, q).mean().item() for q in samples] for p in samples] for name, f in MEASURES.items()}
     return matrices | {"intervals": intervals(samples)}
 
 
-def intervals(samples, resamples=1000):
+def intervals(samples: Tensor, resamples: int = 1000) -> dict[str, list[float]]:
     """95 % percentile bootstrap over images of the mean and the maximum over pairs, the same resamples every time."""
     pairs = list(combinations(samples, 2))
     values = torch.stack([f(p, q) for f in MEASURES.values() for p, q in pairs], 1)
@@ -152,13 +154,13 @@ def intervals(samples, resamples=1000):
     return {f"{kind}_{name}": found[kind][:, k].tolist() for k, name in enumerate(MEASURES) for kind in found}
 
 
-def by_samples(means, labels, bins=30):
+def by_samples(means: dict[int, Tensor], labels: Tensor, bins: int = 30) -> dict[str, list]:
     """Metrics of the mean of the first k samples: {k: probs} in, a column a metric out."""
     rows = [{"samples": k, **score(probs, labels, bins)} for k, probs in means.items()]
     return {key: [row[key] for row in rows] for key in rows[0]}
 
 
-def report(evaluated, labels, bins=30):
+def report(evaluated: Any, labels: Tensor, bins: int = 30) -> dict[str, Any]:
     """Everything a result says of one evaluation."""
     several = len(evaluated.first) > 1
     return {

@@ -4,93 +4,290 @@ A sampler is a function (images, rows) -> probabilities of one batch, a few samp
 (samples of this pass, images, classes): memory does not grow with the number of samples.
 """
 
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx, nn
+from torch.utils.data import Dataset, IterableDataset
 
 from rbue import metrics, noise, surgery
 from rbue.errors import UserError, at_least
 from rbue.layers import StochasticLayer
 
+Batch = Tensor | Sequence[Any] | Mapping[str, Any]
+Sampler = Callable[..., Iterable[Tensor]]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Prediction:
-    """Probabilities (samples, images, classes) and what the paper derives from them."""
+    """Mean probabilities (images, classes), the mean entropy of the samples (images), and what follows from them."""
 
-    samples: torch.Tensor
-
-    @property
-    def mean(self):
-        """Predictive distribution: the mean over samples."""
-        return self.samples.mean(0)
+    mean: Tensor
+    sample_entropy: Tensor
+    kept: Tensor | None = None
 
     @property
-    def entropy(self):
-        """Predictive uncertainty: the entropy of the mean, in nats, one number an image."""
+    def entropy(self) -> Tensor:
+        """Predictive uncertainty: the entropy of the mean, in nats, one number per image."""
         return metrics.entropy(self.mean)
 
+    @property
+    def mutual_information(self) -> Tensor:
+        """How much the samples disagree, in nats: the entropy of the mean minus the mean entropy of the samples."""
+        return (self.entropy - self.sample_entropy).clamp_min(0)  # rounding may leave it just below zero
 
-def predict(network, images, samples=100, *, seed=0, batch=500):
-    """`samples` stochastic passes over images. Sample k of a seed is the same numbers every time, in any batch size."""
-    at_least(1, samples=samples, batch=batch, images=len(images))
+    @property
+    def samples(self) -> Tensor:
+        """Probabilities (samples, images, classes)."""
+        if self.kept is None:
+            raise UserError("this prediction did not keep its samples: ask for them with predict(keep_samples=True)")
+        return self.kept
+
+
+def predict(
+    network: nn.Module,
+    images: Tensor | Iterable[Batch],
+    samples: int = 100,
+    *,
+    seed: int = 0,
+    batch: int = 500,
+    index: Tensor | Sequence[int] | None = None,
+    keep_samples: bool = False,
+    forward_kwargs: Mapping[str, Any] | None = None,
+) -> Prediction:
+    """Average `samples` stochastic passes over images.
+
+    `images` is a tensor, a DataLoader, or any iterable of batches. A batch is a tensor, a tuple or list that has the
+    images first, or a dict that has them under "images"; labels are ignored. They are moved to the network's device,
+    at most `batch` images at a time. The result is on the device of a tensor, and on the CPU for all else.
+
+    Sample k of a seed is the same numbers every time, in any batch size. An image's noise belongs to its number,
+    which is its position in the whole input; `index` gives other numbers, one per image in the order of the input, so
+    that a part of a dataset is predicted as it is within the whole. A dict may have its own numbers under "index".
+
+    `forward_kwargs` reach the network's forward. Beside a tensor of images, a tensor with as many rows is cut and
+    repeated along with them; everything else is passed on as it is.
+    """
+    at_least(1, samples=samples, batch=batch)
+    numbers = None if index is None else image_numbers(index)
+    shared, each = divide_kwargs(network, images, forward_kwargs or {})
+    home = images.device if torch.is_tensor(images) else torch.device("cpu")
     with sampling(network):
-        draw = sampler(network, samples, seed, batch)
-        batches = zip(images.split(batch), torch.arange(len(images), device=images.device).split(batch), strict=True)
-        return Prediction(torch.cat([torch.cat(list(draw(x, rows))) for x, rows in batches], 1))
+        draw = sampler(network, samples, seed, batch, shared, tuple(each))
+        found = batches(images, numbers, each, batch, device_of(network))
+        parts = [summarise(draw(x, rows, **own), keep_samples, home) for x, rows, own in found]
+    at_least(1, images=len(parts))
+    mean, sample_entropy, kept = zip(*parts, strict=True)
+    return Prediction(torch.cat(mean), torch.cat(sample_entropy), torch.cat(kept, 1) if keep_samples else None)
+
+
+def summarise(draws: Iterable[Tensor], keep: bool, home: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The mean of one batch's samples, the mean of their entropies, and the samples themselves where they are kept."""
+    count, total, entropies, kept = 0, torch.zeros(()), torch.zeros(()), []
+    for probs in draws:
+        count, total, entropies = count + len(probs), total + probs.sum(0), entropies + metrics.entropy(probs).sum(0)
+        if keep:
+            kept.append(probs.to(home))
+    return (total / count).to(home), (entropies / count).to(home), torch.cat(kept) if keep else None
+
+
+# --- the input --------------------------------------------------------------------------------------------------------
+
+
+def batches(
+    images: Tensor | Iterable[Batch], numbers: Tensor | None, each: Mapping[str, Tensor], most: int, device: Any
+) -> Iterator[tuple[Tensor, Tensor, dict[str, Tensor]]]:
+    """(images, their numbers, their keyword arguments) of at most `most` images, on the network's device."""
+    start = 0
+    if numbers is not None and torch.is_tensor(images):
+        need_one_per_image(numbers, len(images))
+    for found in [images] if torch.is_tensor(images) else iterate(images):
+        x = images_of(found)
+        rows = numbers_of(found, start, len(x)) if numbers is None else taken(numbers, start, len(x))
+        start += len(x)
+        for cut in (slice(first, first + most) for first in range(0, len(x), most)):
+            part = x[cut].to(device)
+            yield part, rows[cut].to(part.device), {name: t[cut].to(part.device) for name, t in each.items()}
+    if numbers is not None:
+        need_one_per_image(numbers, start)
+
+
+def iterate(images: Iterable[Batch]) -> Iterator[Batch]:
+    if isinstance(images, Dataset) and not isinstance(images, IterableDataset):
+        raise UserError("images is a dataset, which gives single images: put it into a torch.utils.data.DataLoader")
+    if isinstance(images, Mapping) or not isinstance(images, Iterable):
+        raise UserError(f"images is a {type(images).__name__}: it must be a tensor, a DataLoader or a list of batches")
+    return iter(images)
+
+
+def images_of(batch: Batch) -> Tensor:
+    if isinstance(batch, Mapping):
+        found = batch.get("images")
+    else:
+        found = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+    if not torch.is_tensor(found) or found.dim() == 0:
+        raise UserError(
+            "a batch must be a tensor of images, a tuple or list that starts with one, or a dict that has one under "
+            f'"images", and this one is a {type(batch).__name__}'
+        )
+    return found
+
+
+def image_numbers(index: Tensor | Sequence[int]) -> Tensor:
+    """The images' numbers as a tensor on the CPU, checked."""
+    try:
+        numbers = torch.as_tensor(index).cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"index must be one whole number per image, not a {type(index).__name__}: {error}") from error
+    if numbers.dim() != 1 or numbers.dtype == torch.bool or (numbers != numbers.long()).any() or (numbers < 0).any():
+        raise UserError("index must be one whole number per image, each at least 0")
+    return numbers.long()
+
+
+def numbers_of(batch: Batch, start: int, images: int) -> Tensor:
+    """A batch's own numbers, or else the positions of its images in the whole input."""
+    own = batch.get("index") if isinstance(batch, Mapping) else None
+    rows = torch.arange(start, start + images) if own is None else image_numbers(own)
+    need_one_per_image(rows, images)
+    return rows
+
+
+def taken(numbers: Tensor, start: int, images: int) -> Tensor:
+    """The next numbers of those given for the whole input."""
+    need_one_per_image(numbers[: start + images], start + images)
+    return numbers[start : start + images]
+
+
+def need_one_per_image(numbers: Tensor, images: int) -> None:
+    if len(numbers) != images:
+        raise UserError(f"index must have one number per image: it has {len(numbers)} for {images} images")
+
+
+def divide_kwargs(
+    network: nn.Module, images: Any, kwargs: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The keyword arguments that all images share, and those that have a row for each image."""
+    if kwargs:
+        refuse_unknown(network, kwargs)
+    tensors = {name: value for name, value in kwargs.items() if torch.is_tensor(value) and value.dim()}
+    if tensors and not torch.is_tensor(images):
+        raise UserError(
+            f"forward_kwargs has a tensor ({', '.join(tensors)}), and batches do not say which of its rows are theirs: "
+            "predict each batch by itself, with its rows and index="
+        )
+    each = {name: value for name, value in tensors.items() if len(value) == len(images)}
+    device = device_of(network)
+    shared = {name: value for name, value in kwargs.items() if name not in each}
+    return {name: v.to(device) if torch.is_tensor(v) else v for name, v in shared.items()}, each
+
+
+def refuse_unknown(network: nn.Module, kwargs: Mapping[str, Any]) -> None:
+    """Keyword arguments that the network's forward does not take, or no longer takes."""
+    taken = inspect.signature(network.forward).parameters.values()
+    names = {p.name for p in list(taken)[1:] if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    unknown = set() if any(p.kind == p.VAR_KEYWORD for p in taken) else set(kwargs) - names
+    if unknown:
+        raise UserError(
+            f"the network takes no keyword argument {', '.join(sorted(unknown))}: rbue.randomize fixes those whose "
+            "default is None or a bool, so wrap your network in a module whose forward takes them without a default, "
+            "and randomize that"
+        )
+
+
+# --- the network ------------------------------------------------------------------------------------------------------
+
+
+def device_of(network: nn.Module) -> torch.device | None:
+    """Where the network expects its input; None, which moves nothing, for one without parameters and buffers."""
+    return next((t.device for group in (network.parameters(), network.buffers()) for t in group), None)
 
 
 @contextmanager
-def sampling(network):
-    """Batch-norm in eval mode and no gradients; the sites of noise stay random. Modes are put back as they were."""
+def sampling(network: nn.Module) -> Iterator[None]:
+    """Batch-norm in eval mode and no gradients; the sites of noise stay random. Modes and buffers are put back as they
+    were."""
     sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
     if len({id(site.noise) for site in sites}) > 1 or any(site.noise.sites == 0 for site in sites):
         surgery.wire(network)  # put together by hand from our layers, or from several networks
     modes = {m: m.training for m in network.modules()}
-    try:
-        with torch.no_grad():
-            yield network.eval()
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
+    with torch.no_grad():
+        try:
+            network.eval()
+            yield
+        finally:
+            for module, mode in modes.items():
+                module.training = mode
+            for buffer, before in buffers:  # a batch-norm that was traced in training mode stays in it
+                if not torch.equal(buffer, before):
+                    buffer.copy_(before)
 
 
-def sampler(network, samples, seed, stack):
-    """How this network is sampled: one pass without noise, else stacked or one pass a sample."""
+def sampler(
+    network: nn.Module,
+    samples: int,
+    seed: int,
+    stack: int,
+    shared: Mapping[str, Any] | None = None,
+    each: Sequence[str] = (),
+) -> Sampler:
+    """How this network is sampled: one pass without noise, else stacked or one pass per sample.
+
+    `shared` are keyword arguments of every pass; `each` names those that a batch brings, with a row for each image.
+    """
+    shared = shared or {}
     if noise.of(network).sites == 0:
-        return lambda x, rows: [probabilities(network(x))[None]]
+        return lambda x, rows, **own: [probabilities(network(x, **shared, **own), len(x))[None]]
     if isinstance(network, fx.GraphModule):
-        return Stacked(network, samples, seed, stack)
-    return lambda x, rows: one_by_one(network, x, rows, samples, seed)
+        return Stacked(network, samples, seed, stack, shared, each)
+    return lambda x, rows, **own: one_by_one(network, x, rows, samples, seed, {**shared, **own})
 
 
-def probabilities(logits):
+def probabilities(logits: Any, images: int | None = None) -> Tensor:
     if not torch.is_tensor(logits) or logits.dim() != 2 or logits.shape[1] < 2:
         got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
         raise UserError(
             f"a prediction needs logits (images, classes) of at least two classes, and the network gives {got}"
         )
+    if images not in (None, len(logits)):
+        raise UserError(f"the network gives {len(logits)} rows of logits for {images} images: it must give one each")
     return logits.float().softmax(-1)
 
 
-def one_by_one(network, x, rows, samples, seed):
+def one_by_one(
+    network: nn.Module, x: Tensor, rows: Tensor, samples: int, seed: int, kwargs: Mapping[str, Any]
+) -> Iterator[Tensor]:
     """For noise in the weights, which all images of a pass share, and for networks that are not traced."""
     for k in range(samples):
         with noise.counted(network, seed + noise.TEST, k, rows):
-            yield probabilities(network(x))[None]
+            probs = probabilities(network(x, **kwargs), len(x))
+        yield probs[None]
 
 
 class Stacked:
     """Samples of a small batch share a pass as a larger one, behind the part that no noise reaches."""
 
-    def __init__(self, network, samples, seed, stack):
+    def __init__(
+        self,
+        network: fx.GraphModule,
+        samples: int,
+        seed: int,
+        stack: int,
+        shared: Mapping[str, Any],
+        each: Sequence[str],
+    ) -> None:
         self.network, self.samples, self.seed, self.stack = network, samples, seed + noise.TEST, stack
-        self.once, self.every = surgery.split_at_noise(network)
+        self.shared = shared
+        self.once, self.every = surgery.split_at_noise(network, each)
 
-    def __call__(self, x, rows):
-        given, at_once = self.once(x), max(1, self.stack // len(x))
+    def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterator[Tensor]:
+        given, at_once = self.once(x, **self.shared, **own), max(1, self.stack // len(x))
         for ks in torch.arange(self.samples, device=x.device).split(at_once):
             with noise.counted(self.network, self.seed, ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
-                logits = self.every(*[t.repeat(len(ks), *[1] * (t.dim() - 1)) for t in given])
-            yield probabilities(logits).view(len(ks), len(x), -1)
+                repeated = [t.repeat(len(ks), *[1] * (t.dim() - 1)) for t in given]
+                logits = self.every(*repeated, **self.shared)
+            yield probabilities(logits, len(ks) * len(x)).view(len(ks), len(x), -1)

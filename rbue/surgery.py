@@ -9,9 +9,11 @@ import copy
 import re
 import warnings
 from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -21,6 +23,7 @@ from rbue.layers import DropReLU, GaussianWeight, StochasticLayer
 from rbue.noise import Noise
 from rbue.tracing import Tracer, trace, unchanged
 
+Network = TypeVar("Network", bound=nn.Module)
 IN_PLACE = {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
 FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.relu.default} | IN_PLACE
 
@@ -38,7 +41,13 @@ def rectifiers(graph):
     return [n for n in graph.graph.nodes if n in by_module or (n.op.startswith("call") and n.target in FUNCTIONAL)]
 
 
-def randomize(network, layer=None, *, q=None, position="all"):
+def randomize(
+    network: nn.Module,
+    layer: StochasticLayer | None = None,
+    *,
+    q: float | None = None,
+    position: Literal["all", "first", "last"] = "all",
+) -> fx.GraphModule:
     """MC-DropReLU(q) of any traceable network; `layer` puts another stochastic layer, such as RReLU(), in its place.
 
     `position` is all, first or last: which rectifiers become random, in the order they are executed. Activations that
@@ -46,14 +55,14 @@ def randomize(network, layer=None, *, q=None, position="all"):
     """
     if (layer is None) == (q is None):
         raise UserError("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
-    layer = layer or DropReLU(q)
-    if not isinstance(layer, StochasticLayer):
+    recipe = layer if q is None else DropReLU(q)
+    if not isinstance(recipe, StochasticLayer):
         raise UserError(f"{type(layer).__name__} is no stochastic layer: give DropReLU(q), RReLU() or one of your own")
     graph = trace(network)
     refuse_hidden(graph)
     warn_of_others(graph)
     for node in at(position, some(rectifiers(graph), network)):
-        replace(graph, node, copy.deepcopy(layer))
+        replace(graph, node, copy.deepcopy(recipe))
     return wire(finish(graph))
 
 
@@ -65,8 +74,8 @@ def at(position, nodes):
 
 
 OTHERS = (nn.ReLU6, nn.Hardswish, nn.Hardtanh, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.Mish, nn.Softplus)
-OTHER_CALLS = {F.relu6, F.hardswish, F.hardtanh, F.silu, F.gelu, F.leaky_relu, F.elu, F.mish, F.softplus}
-OTHER_CALLS |= {torch.clamp_min, torch.clamp, "clamp_min", "clamp_min_", "clamp", "clamp_", F.relu6, F.hardtanh_}
+OTHER_CALLS: set[Any] = {F.relu6, F.hardswish, F.hardtanh, F.silu, F.gelu, F.leaky_relu, F.elu, F.mish, F.softplus}
+OTHER_CALLS |= {torch.clamp_min, torch.clamp, "clamp_min", "clamp_min_", "clamp", "clamp_", F.hardtanh_}
 
 
 def warn_of_others(graph):
@@ -196,7 +205,7 @@ def follow(graph, node, layer):
     node.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
 
 
-def add_dropout(network, layer, placement):
+def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> fx.GraphModule:
     """Dropout where the placement says: the paper does not.
 
     last: before the last linear layer. relu, conv: behind every rectifier, every convolution.
@@ -236,7 +245,7 @@ PLACEMENTS = {
 }
 
 
-def bayes(network, weight, **settings):
+def bayes(network: nn.Module, weight: Callable[..., GaussianWeight], **settings: Any) -> nn.Module:
     """A Gaussian `weight(mean, **settings)` in place of every convolution's and linear layer's own parameters;
     batch-norm stays deterministic."""
     network = copy.deepcopy(network)
@@ -246,30 +255,31 @@ def bayes(network, weight, **settings):
     return wire(network)
 
 
-def posteriors(network):
+def posteriors(network: nn.Module) -> list[tuple[Tensor, GaussianWeight]]:
     """(mean, GaussianWeight) of every parameter that `bayes` made random."""
     lists = [m for m in network.modules() if isinstance(m, parametrize.ParametrizationList)]
     return [(m.original, m[0]) for m in lists if isinstance(m[0], GaussianWeight)]
 
 
-def kl(network):
+def kl(network: nn.Module) -> Tensor:
     """KL divergence between posterior and prior, summed over all random weights, in nats."""
     return torch.stack([weight.kl(mu) for mu, weight in posteriors(network)]).sum()
 
 
-def plain_parameters(network):
+def plain_parameters(network: nn.Module) -> list[nn.Parameter]:
     """The parameters that `bayes` left deterministic."""
     random = {id(p) for mu, weight in posteriors(network) for p in (mu, *weight.parameters())}
     return [p for p in network.parameters() if id(p) not in random]
 
 
-def deterministic(network):
+def deterministic(network: nn.Module) -> nn.Module:
     """The same weights in one pass without noise: every stochastic layer gives way to its mean."""
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if parametrize.is_parametrized(m)]:
         settle(module)
-    for name in [name for name, module in network.named_modules() if isinstance(module, StochasticLayer)]:
-        network.set_submodule(name, network.get_submodule(name).deterministic())
+    for name, module in list(network.named_modules()):
+        if isinstance(module, StochasticLayer):
+            network.set_submodule(name, module.deterministic())
     return network
 
 
@@ -282,7 +292,7 @@ def settle(module):
         module.register_parameter(name, mean)
 
 
-def wire(network):
+def wire(network: Network) -> Network:
     """Numbers the sites in execution order and gives them one source of noise."""
     sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
     shared = Noise(len(sites))
@@ -291,7 +301,7 @@ def wire(network):
     return network
 
 
-def finish(graph):
+def finish(graph: fx.GraphModule) -> fx.GraphModule:
     graph.delete_all_unused_submodules()
     graph.graph.lint()
     graph.recompile()
@@ -311,13 +321,16 @@ def fold(network):
     return finish(graph)
 
 
-def split_at_noise(graph):
+def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.GraphModule, fx.GraphModule]:
     """(once, every): the part of a traced network that no noise reaches, and the rest.
 
     `every(*once(x))` is the network: what `once` gives is computed once and repeated for as many samples as wanted.
-    Shapes are asked for anew in `every`, where the batch is larger.
+    Shapes are asked for anew in `every`, where the batch is larger. Of the arguments behind the first, `each` names
+    those with a row for each image; both parts take the others, which are not repeated.
     """
-    noisy, fixed = set(), set()  # reached by noise; reached by no image, so not to be repeated with them
+    arguments = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    noisy: set[fx.Node] = set()  # reached by noise
+    fixed = {n for n in arguments[1:] if n.target not in each}  # reached by no image, so not to be repeated with them
     ordered = any(overwrites_shared(graph, node) for node in graph.graph.nodes)  # then the order of all nodes matters
     for node in graph.graph.nodes:
         if (
@@ -332,7 +345,8 @@ def split_at_noise(graph):
             fixed.add(node)
     given = [n for n in graph.graph.nodes if n not in noisy | fixed and noisy & set(n.users)]
     once, every = fx.Graph(), fx.Graph()
-    here, there = {}, {n: every.placeholder(n.name) for n in given}
+    here: dict[fx.Node, fx.Node] = {}
+    there = {n: every.placeholder(n.name) for n in given}
     for node in graph.graph.nodes:
         if node not in noisy:
             here[node] = once.node_copy(node, here.__getitem__)

@@ -22,7 +22,7 @@ class Tracer(fx.Tracer):
         return isinstance(module, (StochasticLayer, Stem)) or name in self.whole or super().is_leaf_module(module, name)
 
 
-def trace(network) -> fx.GraphModule:
+def trace(network: nn.Module) -> fx.GraphModule:
     """The network as a graph that follows train() and eval() as the original does.
 
     A graph has the branches of the mode it was traced in. So both modes are traced and compared: a module whose code

@@ -58,11 +58,11 @@ def test_twins_have_the_mean_slope():
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_a_networks_twin_is_deterministic_and_the_network_stays_as_it_was(kind):
     net = stochastic(kind)
-    before = rbue.predict(net, X, samples=3).samples
+    before = rbue.predict(net, X, samples=3, keep_samples=True).samples
     twin = surgery.deterministic(net)
     assert noise.of(twin).sites == 0
-    assert rbue.predict(twin, X).samples.shape[0] == 1
-    assert torch.equal(rbue.predict(net, X, samples=3).samples, before)
+    assert rbue.predict(twin, X, keep_samples=True).samples.shape[0] == 1
+    assert torch.equal(rbue.predict(net, X, samples=3, keep_samples=True).samples, before)
 
 
 @pytest.mark.parametrize("kind", ["dropout", "svi"])

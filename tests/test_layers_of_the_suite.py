@@ -28,7 +28,7 @@ ROOMS = [
     "report",
 ]
 LEVEL = {name: level for level, names in enumerate(ROOMS) for name in names.split()}
-LIBRARY = "errors noise layers ivon metrics networks tracing surgery sampling".split()
+LIBRARY = ["errors", "noise", "layers", "ivon", "metrics", "networks", "tracing", "surgery", "sampling"]
 FILES = sorted((ROOT / "rbue").glob("**/*.py"))
 
 

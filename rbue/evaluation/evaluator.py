@@ -2,13 +2,16 @@
 
 import copy
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx, nn
 from tqdm import tqdm
 
 from rbue import metrics, noise, surgery
+from rbue.config import Run
 from rbue.data import augment
 from rbue.progress import bars
 from rbue.runs import devices
@@ -115,7 +118,7 @@ class Captured:
 class Evaluator:
     """The run's networks made ready for the device once; call it with test images, as many sets as there are."""
 
-    def __init__(self, run, networks, data, device):
+    def __init__(self, run: Run, networks: Sequence[nn.Module], data: Any, device: torch.device) -> None:
         self.device, self.batch = device, batch_size(run, device)
         self.mean, self.std = data.mean.to(device), data.std.to(device)
         self.dtype = precision_of(run, device)
@@ -131,15 +134,15 @@ class Evaluator:
         self.about = {"passes": passes, "engine": how[0], "precision": precision, "setup_seconds": setup["seconds"]}
         self.peak = setup["peak_memory_bytes"]
 
-    def refitting(self, data):
+    def refitting(self, data: Any) -> list[Tensor]:
         """Batches of training images spread over the whole set, for the statistics of batch-norm."""
         chosen = data.train_images[:: max(1, len(data.train_images) // REFIT)][:REFIT]
         return [self.prepare(x) for x in nhwc(chosen, self.device).split(min(self.batch, 500))]
 
-    def prepare(self, x):
+    def prepare(self, x: Tensor) -> Tensor:
         return augment.normalise(x, self.mean, self.std).to(self.dtype)
 
-    def __call__(self, images, quiet=False):
+    def __call__(self, images: Tensor, quiet: bool = False) -> tuple["Evaluated", dict[str, Any]]:
         """What the networks predict for uint8 images (N, 3, H, W), and what that costs."""
         images = nhwc(images, self.device)
         with devices.measured(self.device) as cost, torch.no_grad():
@@ -190,10 +193,10 @@ class Evaluated:
     """Mean probabilities (images, classes), the mean entropy of the samples (images), the probabilities of the first
     few samples, and the means over the first k samples for some k."""
 
-    mean: torch.Tensor
-    sample_entropy: torch.Tensor
-    first: torch.Tensor
-    by_count: dict
+    mean: Tensor
+    sample_entropy: Tensor
+    first: Tensor
+    by_count: dict[int, Tensor]
 
 
 def evaluate(draws, images, prepare, batch, quiet=False):

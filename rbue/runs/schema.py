@@ -8,11 +8,12 @@ counts the test images; `upgrade` turns an older file into it.
 import json
 import math
 import sys
+from collections.abc import Sized
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 from zipfile import BadZipFile
 
 from rbue import config, methods
@@ -23,7 +24,7 @@ from rbue.runs.predictions import Predictions
 FORMAT = 2
 
 
-def need_same_length(where, *columns):
+def need_same_length(where: str, *columns: Sized) -> None:
     if len({len(column) for column in columns}) > 1:
         raise ValueError(f"{where} has columns of different length")
 
@@ -90,7 +91,7 @@ class Diversity:
     dis: list[list[float]]
     intervals: dict[str, list[float]] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if len(self.jsd) < 2:
             raise ValueError("diversity has no pair")
         need_same_length("diversity", self.jsd, self.dis, *self.jsd, *self.dis)
@@ -104,7 +105,7 @@ class Reliability:
     confidence: list[float | None]
     accuracy: list[float | None]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         need_same_length("reliability", self.count, self.confidence, self.accuracy)
 
 
@@ -113,7 +114,7 @@ class Rejection:
     rejected: list[float]
     accuracy: list[float]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         need_same_length("rejection", self.rejected, self.accuracy)
 
 
@@ -169,7 +170,7 @@ class Example:
     mean: list[float]
     entropy: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         need_same_length("example", self.classes, self.mean, *self.samples)
 
 
@@ -221,7 +222,7 @@ class Result:
     corruptions: Corruptions | None = None
     folder: str | None = None  # where it was read from; not in the file
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.by_samples:
             need_same_length("by_samples", *map(self.by_samples.__getitem__, ("samples", "accuracy", "ece", "nll")))
 
@@ -238,7 +239,7 @@ class Result:
             return None
 
 
-def read(path) -> Result:
+def read(path: str | Path) -> Result:
     """A finished result, or a sentence that names the file and what is wrong with it."""
     path = Path(path)
     try:
@@ -247,7 +248,7 @@ def read(path) -> Result:
         raise UserError(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
 
 
-def parse(content) -> Result:
+def parse(content: dict[str, Any]) -> Result:
     if content.get("format") not in (1, FORMAT):
         raise ValueError(f"it has format {content.get('format')}, this version reads 1 to {FORMAT}")
     result = converter(Result)(upgrade(content) if content["format"] < FORMAT else content, "")
@@ -260,7 +261,7 @@ def parse(content) -> Result:
 AXES = ("method", "dataset", "arch", "protocol", "seed")
 
 
-def check(settings):
+def check(settings: dict[str, Any]) -> None:
     """A ValueError where a config lacks an axis or has a value that no run of its method can have."""
     for key in (key for key in AXES if key not in settings):
         raise ValueError(f"no config.{key}")

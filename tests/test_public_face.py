@@ -1,0 +1,312 @@
+"""What a user of the library sees: `import rbue`, predictions of tensors and loaders, the README and the examples."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import weakref
+
+import pytest
+import torch
+from conftest import ROOT
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Subset, TensorDataset
+from torchvision.io import write_png
+
+import rbue
+from rbue import sampling
+
+X = torch.randn(11, 6, generator=torch.Generator().manual_seed(0))
+DATASET = TensorDataset(X, torch.zeros(11))
+
+
+def network():
+    torch.manual_seed(0)
+    return rbue.randomize(nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 5)), q=0.6)
+
+
+def same(one, other):
+    names = ("mean", "entropy", "mutual_information")
+    return all(torch.allclose(getattr(one, name), getattr(other, name), atol=1e-5) for name in names)
+
+
+# --- the package ------------------------------------------------------------------------------------------------------
+
+
+def python(*words):
+    return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_importing_and_listing_the_library_imports_no_torch():
+    done = python("-c", "import rbue, sys; print(rbue.__version__, dir(rbue), rbue.UserError, 'torch' in sys.modules)")
+    assert done.stdout.startswith(rbue.__version__) and done.stdout.endswith("False\n"), done.stderr
+
+
+def test_every_public_name_is_there_and_no_other():
+    names = {}
+    exec("from rbue import *", names)
+    assert set(rbue.__all__) <= set(dir(rbue)) and set(rbue.__all__) <= set(names)
+    with pytest.raises(AttributeError, match="'rbue' has no attribute 'randomise'"):
+        rbue.randomise  # noqa: B018
+
+
+def test_the_version_is_written_once():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"] and "version" in project["project"]["dynamic"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"]["attr"] == "rbue.__version__"
+    literal = re.search(r'^__version__ = "(.+?)"', (ROOT / "rbue/__init__.py").read_text(), re.MULTILINE)
+    assert literal[1] == rbue.__version__  # a literal is read without importing the package
+
+
+def test_type_checkers_of_an_installed_library_see_its_hints():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "py.typed" in project["tool"]["setuptools"]["package-data"]["rbue"]
+    assert (ROOT / "rbue/py.typed").exists()
+
+
+# --- what a prediction says -------------------------------------------------------------------------------------------
+
+
+def test_mean_entropy_and_mutual_information_are_those_of_the_samples():
+    found = rbue.predict(network(), X, samples=9, batch=4, keep_samples=True)
+    mean = found.samples.mean(0)
+    entropy, of_samples = (torch.special.entr(p).sum(-1) for p in (mean, found.samples))
+    assert found.samples.shape == (9, 11, 5) and torch.allclose(found.mean, mean, atol=1e-6)
+    assert torch.allclose(found.entropy, entropy, atol=1e-6)
+    assert torch.allclose(found.mutual_information, entropy - of_samples.mean(0), atol=1e-6)
+    assert (found.mutual_information > 1e-4).all()
+    assert same(found, rbue.predict(network(), X, samples=9))
+
+
+def test_samples_that_were_not_kept_are_refused():
+    with pytest.raises(rbue.UserError, match=r"did not keep its samples: .+keep_samples=True"):
+        rbue.predict(network(), X, samples=2).samples  # noqa: B018
+
+
+def test_a_network_without_noise_has_no_mutual_information():
+    found = rbue.predict(nn.Linear(6, 5), X)
+    assert (found.mutual_information == 0).all() and (found.entropy > 0).all()
+
+
+def test_memory_does_not_grow_with_the_number_of_samples(monkeypatch):
+    alive, most = [], []
+
+    def watched(logits, dim):
+        most.append(sum(reference() is not None for reference in alive))
+        probs = torch.softmax(logits, dim)
+        alive.append(weakref.ref(probs))
+        return probs
+
+    monkeypatch.setattr(torch.Tensor, "softmax", watched)
+    rbue.predict(network(), X, samples=40, batch=11)
+    assert len(most) == 40 and max(most) <= 2
+
+
+# --- what it predicts -------------------------------------------------------------------------------------------------
+
+
+BATCHES = {
+    "a loader of images and labels": lambda: DataLoader(DATASET, batch_size=4),
+    "a list of tensors": lambda: list(X.split(3)),
+    "a generator of dicts": lambda: ({"labels": None, "images": x} for x in X.split(3)),
+    "one large batch, and an empty one": lambda: [(X, None), (X[:0], None)],
+}
+
+
+@pytest.mark.parametrize("kind", BATCHES)
+def test_batches_are_predicted_as_the_tensor_is(kind):
+    assert same(rbue.predict(network(), BATCHES[kind](), samples=7, batch=5), rbue.predict(network(), X, samples=7))
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["stacked", "one by one"])
+def test_a_part_is_predicted_as_it_is_within_the_whole(by_hand):
+    net, chosen = (nn.Sequential(network()) if by_hand else network()), [9, 2, 5]
+    whole = rbue.predict(net, X, samples=7).mean[chosen]
+    loader = DataLoader(Subset(DATASET, chosen), batch_size=2)
+    numbered = [{"images": X[[k]], "index": [k]} for k in chosen]
+    for images, index in [(X[chosen], chosen), (X[chosen], torch.tensor(chosen)), (loader, chosen), (numbered, None)]:
+        assert torch.allclose(rbue.predict(net, images, samples=7, index=index).mean, whole, atol=1e-5)
+    assert not torch.allclose(rbue.predict(net, X[chosen], samples=7).mean, whole, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("index", "says"),
+    [
+        ([0, 1], "it has 2 for (4|11) images"),
+        (range(12), "it has 12 for 11 images"),
+        (torch.rand(11), "one whole number per image"),
+        ([-1] * 11, "at least 0"),
+        ([[0]] * 11, "one whole number per image"),
+        ("eleven", "not a str"),
+    ],
+)
+def test_an_index_that_numbers_no_images_is_refused(index, says):
+    for images in (X, X.split(4)):
+        with pytest.raises(rbue.UserError, match=says):
+            rbue.predict(network(), images, samples=1, index=index)
+
+
+@pytest.mark.parametrize(
+    ("images", "says"),
+    [
+        (DATASET, "put it into a torch.utils.data.DataLoader"),
+        ({"images": X}, "images is a dict: it must be a tensor, a DataLoader"),
+        (3, "images is a int"),
+        ([{"pixels": X}], 'a dict that has one under "images", and this one is a dict'),
+        ([X.numpy()], "this one is a ndarray"),
+        ([([X], 0)], "this one is a tuple"),
+        ([], "images=0 must be at least 1"),
+        ([X[:0]], "images=0 must be at least 1"),
+    ],
+)
+def test_what_holds_no_images_is_refused(images, says):
+    with pytest.raises(rbue.UserError, match=says):
+        rbue.predict(network(), images, samples=1)
+
+
+def test_images_and_what_belongs_to_them_are_moved_to_the_networks_device():
+    """The meta device, which computes shapes alone, stands for a GPU."""
+    found = list(sampling.batches(X.split(6), None, {"mask": X}, 4, torch.device("meta")))
+    assert [len(x) for x, _, _ in found] == [4, 2, 4, 1]
+    assert {t.device.type for x, rows, own in found for t in (x, rows, own["mask"])} == {"meta"}
+    assert sampling.device_of(network().to("meta")).type == "meta"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_network_on_a_gpu_predicts_images_from_anywhere():
+    expected, net = rbue.predict(network(), X, samples=7), network().cuda()
+    for images in (X, X.cuda(), X.split(4), X.cuda().split(4)):
+        found = rbue.predict(net, images, samples=7)
+        home = images.device if torch.is_tensor(images) else torch.device("cpu")
+        assert found.mean.device == home and torch.allclose(found.mean.cpu(), expected.mean, atol=1e-3)
+
+
+# --- the network's own arguments --------------------------------------------------------------------------------------
+
+
+class Scaled(nn.Module):
+    """Arguments of every kind, before and behind the noise."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 16), nn.Linear(16, 5)
+
+    def forward(self, x, before, behind=1.0, mask=None, twice=False):
+        hidden = self.first(x if mask is None else x * mask)
+        return self.last(F.relu(hidden * before) * behind) * (2 if twice else 1)
+
+
+@pytest.mark.parametrize("traced", [True, False], ids=["stacked", "one by one"])
+def test_keyword_arguments_reach_the_network_before_and_behind_the_noise(traced):
+    torch.manual_seed(0)
+    own = Scaled()
+    net = rbue.randomize(own, q=1.0) if traced else own
+    shared = torch.rand(16)  # not as many as images: all of them share it
+    for given in (
+        {"before": 2.0},
+        {"before": torch.rand(11, 1), "behind": torch.rand(11, 1)},
+        {"before": torch.tensor(3.0), "behind": shared},
+        {"behind": torch.rand(11, 16), "before": shared},
+    ):
+        with torch.no_grad():
+            expected = own(X, **given).softmax(1)
+        found = rbue.predict(net, X, samples=3, batch=9, forward_kwargs=given)
+        assert torch.allclose(found.mean, expected, atol=1e-5)
+
+
+def test_a_keyword_argument_that_tracing_fixed_is_refused_with_a_way_out():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Scaled()
+
+        def forward(self, x, mask):
+            return self.inner(x, 1.0, mask=mask)
+
+    net, mask = rbue.randomize(Scaled(), q=0.9), (torch.rand(11, 6) < 0.5).float()
+    with pytest.raises(rbue.UserError, match=r"takes no keyword argument mask: .+ wrap your network in a module"):
+        rbue.predict(net, X, forward_kwargs={"before": 1.0, "mask": mask})
+    masked = rbue.randomize(Masked(), q=1.0)
+    with torch.no_grad():
+        expected = masked.inner.last(masked.inner.first(X * mask).relu()).softmax(1)
+    assert torch.allclose(rbue.predict(masked, X, 2, forward_kwargs={"mask": mask}).mean, expected, atol=1e-5)
+
+
+def test_a_tensor_argument_beside_batches_is_refused():
+    with pytest.raises(rbue.UserError, match=r"has a tensor \(before\), and batches do not say which"):
+        rbue.predict(rbue.randomize(Scaled(), q=0.9), X.split(4), forward_kwargs={"before": torch.rand(11, 1)})
+
+
+# --- what is left behind ----------------------------------------------------------------------------------------------
+
+
+class TrainedNorm(nn.Module):
+    """A functional batch-norm, which tracing freezes in training mode: it changes its buffers in every pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = nn.Linear(6, 5), nn.BatchNorm1d(5)
+
+    def forward(self, x):
+        return F.relu(F.batch_norm(self.layer(x), self.norm.running_mean, self.norm.running_var, training=True))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_modes_buffers_gradients_and_generators_are_as_they_were(fails):
+    net = rbue.randomize(TrainedNorm(), q=0.5).train()
+    net.norm.eval()
+    net(X).sum().backward()
+
+    def state():
+        return [*net.state_dict().values(), net.layer.weight.grad, torch.get_rng_state()]
+
+    before, modes = [t.clone() for t in state()], [m.training for m in net.modules()]
+    if fails:
+        with pytest.raises(rbue.UserError, match="this one is a str"):
+            rbue.predict(net, [X, "no images"], samples=2)
+    else:
+        rbue.predict(net, X, samples=2)
+    assert all(torch.equal(one, other) for one, other in zip(before, state(), strict=True))
+    assert modes == [m.training for m in net.modules()] and torch.is_grad_enabled()
+
+
+def test_logits_of_something_else_than_images_are_refused():
+    class Crops(nn.Module):
+        def forward(self, x):
+            return x.relu().repeat(2, 1)
+
+    for net in (rbue.randomize(Crops(), q=0.5), nn.Sequential(Crops(), rbue.DropReLU(1.0)), Crops()):
+        with pytest.raises(rbue.UserError, match=r"rows of logits for [0-9]+ images"):
+            rbue.predict(net, X, samples=2)
+
+
+# --- the README and the examples --------------------------------------------------------------------------------------
+
+
+def test_the_readmes_loader_runs_and_keeps_its_promise():
+    readme = (ROOT / "README.md").read_text()
+    code = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "Subset" in block)
+    names = {"rbue": rbue, "network": network(), "dataset": DATASET}
+    exec(code, names)
+    assert names["again"].samples.shape == (100, 10, 5)
+    assert torch.allclose(names["again"].mean, names["whole"].mean[names["chosen"]], atol=1e-5)
+
+
+def test_the_example_with_a_training_loop_tells_wrong_from_right():
+    done = python("examples/own_training_loop.py")
+    accuracy, kept, right, wrong = (float(line.split()[-1]) for line in done.stdout.splitlines())
+    assert 0.9 < accuracy < kept and right < wrong, done.stderr
+
+
+def test_the_example_with_a_torchvision_network_reads_image_files(tmp_path):
+    for name, shade in (("dark.png", 20), ("light.png", 200)):
+        write_png(torch.full((3, 40, 60), shade, dtype=torch.uint8), str(tmp_path / name))
+    files = [str(tmp_path / name) for name in ("dark.png", "light.png")]
+    done = python(
+        "examples/pretrained_torchvision.py", "--random-weights", "--network=squeezenet1_1", "--samples=2", *files
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 8, done.stderr
+    assert re.fullmatch(r".+light.png: entropy \d\.\d+ nats, mutual information \d\.\d+ nats", lines[4])
+    assert all(re.fullmatch(r" +\d+\.\d%  .+", line) for line in lines[5:])
