@@ -22,7 +22,8 @@ import torch
 from tqdm import tqdm
 
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
-from rbue.data.sources import by_folder, count_images, decode_all, nchw, open_npy, some
+from rbue.data.files import decode_all, list_some, open_npy
+from rbue.data.sources import by_folder, count_images, nchw
 from rbue.errors import UserError, one_of
 
 WAY_OUT = "corruptions=generated makes ours instead"
@@ -158,7 +159,7 @@ def check_folders(paths, data):
         for severity in SEVERITIES:
             split = paths[name] / str(severity)
             if other := sorted({*class_folders(split, data.classes)} ^ {*known}):
-                raise UserError(f"{split} holds other classes than {paths[TYPES[0]] / '1'} ({some(other)})")
+                raise UserError(f"{split} holds other classes than {paths[TYPES[0]] / '1'} ({list_some(other)})")
 
 
 def class_folders(split, classes):
