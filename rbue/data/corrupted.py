@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
+from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, corrupt
 from rbue.data.files import decode_all, list_some, open_npy
 from rbue.data.sources import by_folder, count_images, nchw
 from rbue.errors import UserError, one_of
@@ -31,7 +31,7 @@ WAY_OUT = "corruptions=generated makes ours instead"
 
 @dataclass(frozen=True)
 class Sets:
-    """19 types at 5 severities of one source, read one at a time: all of them would be gigabytes."""
+    """Types at 5 severities of one source, read one at a time: all of them would be gigabytes."""
 
     source: str  # "official" or "generated": results of the two do not belong in one table
     reader: Callable  # (name, severity, device) → images and labels
@@ -64,7 +64,7 @@ def sets(run, data) -> Sets:
     """The corrupted sets that belong to `data`, the clean ones; `auto` prefers the official."""
     one_of(("auto", "official", "generated"), corruptions=run.corruptions)
     if run.corruptions == "generated":
-        return Sets("generated", partial(make, data))
+        return generated(partial(make, data), data)
     folder = Path(run.data_dir).expanduser() / f"{run.trained_on}_c"
     try:
         return find(run, data, folder)
@@ -79,10 +79,31 @@ def find(run, data, folder):
     if paths:
         refuse_missing(official, folder, paths)
         official.check(paths, data)
+        name_own(folder)
         return Sets("official", partial(official.read, paths, data))
     if run.corruptions == "official":
         raise UserError(absent(official, folder))
-    return Sets("generated", partial(reread, kept(folder, run.trained_on, data), data))
+    return generated(partial(reread, kept(folder, run.trained_on, data), data), data)
+
+
+def generated(reader, data):
+    """All types that are registered. One that is not made for images of this size is left out with its sentence."""
+    refuse_size(data)
+    return Sets("generated", reader, [(name, severity) for name in CORRUPTIONS for severity in SEVERITIES])
+
+
+def refuse_size(data):
+    """Refuse images of a size that no corruption is made for."""
+    size = data.test_images.shape[-1]
+    if not any(kind.constants(size) for kind in CORRUPTIONS.values()):
+        resized = "size: 32 in the dataset's YAML resizes them"
+        raise UserError(f"the corruptions are made for images of 32 × 32 and 64 × 64, not {size} × {size}: {resized}")
+
+
+def name_own(folder):
+    """Official files hold no type of the user's own, and no set of them is mixed with ours."""
+    if own := [name for name in CORRUPTIONS if name not in TYPES]:
+        warnings.warn(f"{folder} holds no {', '.join(own)}: {WAY_OUT}, and tests it too", stacklevel=2)
 
 
 # --- finding official files -------------------------------------------------------------------------------------------
@@ -205,11 +226,12 @@ def reread(files, data, name, severity, device):
 
 
 def kept(folder, dataset, data):
-    """Type → its file and the sha256 of its five sets; nothing of another dataset or seed, which are other images."""
+    """Type → its file and the sha256 of its five sets; nothing of another dataset or seed, which are other images, nor
+    of a user's own type, whose function may have changed since."""
     found = manifest(folder)
     if [found.get(key) for key in ("dataset", "seed", "images")] != [dataset, 0, len(data.test_images)]:
         return {}
-    paths = {name: folder / f"{name}.npy" for name in found["files"]}
+    paths = {name: folder / f"{name}.npy" for name in found["files"] if name in TYPES}
     return {name: (path, found["files"][name]["sets"]) for name, path in paths.items() if path.exists()}
 
 
