@@ -3,8 +3,8 @@
 python scripts/corruptions.py cifar10 --data-dir data --out data/cifar10_c
 
 One <type>.npy per corruption, (5 N, H, W, 3) uint8, severity after severity, and labels.npy to match. Run again, it
-goes on where it stopped: a file whose sha256 the manifest holds is finished. Where the manifest names another sha256 than
-that of the images just made, they are other images, and the run ends with that sentence.
+goes on where it stopped: a file whose sha256 the manifest holds is finished. Where the manifest names another sha256
+than that of the images just made, they are other images, and the run ends with that sentence.
 """
 
 import argparse

@@ -203,7 +203,8 @@ def grid(network, name):
     if frame.empty:
         return None
     columns, notes = (columns, notes) if name != "scores" else with_own_metrics(network)
-    return Grid(f"{title}: {network.title()}", [METHOD, *columns], frame.to_dict("records"), notes)
+    columns = [column for column in (METHOD, *columns) if column.key in frame]  # a dataset may have no foreign images
+    return Grid(f"{title}: {network.title()}", columns, frame.to_dict("records"), notes)
 
 
 def with_own_metrics(network):
