@@ -1,4 +1,4 @@
-"""Draw a folder of images to play with: discs and squares of random colour, size and place. Yours may be photographs.
+"""Draw a folder of images to play with: bright discs and squares on a dark ground. Yours may be photographs.
 
 python examples/own_images/make_images.py data/shapes
 """
@@ -14,10 +14,10 @@ COUNTS = {"train": 200, "test": 50}  # of each class
 
 def draw_image(kind, chance):
     """One shape on a 48 × 40 background."""
-    image = Image.new("RGB", (48, 40), tuple(chance.randrange(256) for _ in range(3)))
-    left, top, side = chance.randrange(4, 24), chance.randrange(2, 16), chance.randrange(10, 22)
+    image = Image.new("RGB", (48, 40), tuple(chance.randrange(80) for _ in range(3)))
+    left, top, side = chance.randrange(6, 18), chance.randrange(2, 12), chance.randrange(18, 25)
     pen, box = ImageDraw.Draw(image), (left, top, left + side, top + side)
-    (pen.ellipse if kind == "disc" else pen.rectangle)(box, fill=tuple(chance.randrange(256) for _ in range(3)))
+    (pen.ellipse if kind == "disc" else pen.rectangle)(box, fill=tuple(chance.randrange(160, 256) for _ in range(3)))
     return image
 
 
