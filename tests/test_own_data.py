@@ -159,9 +159,10 @@ def repaint(name, size):
         ("arrays", replace_array("test_labels", lambda a: a + 1), "test_labels.npy holds label 3, and training labels"),
         ("arrays", replace_array("test_labels", lambda a: a % 2), "test_labels.npy holds no image of class 2"),
         ("images", lambda f: shutil.rmtree(f / "test"), "mine/test is missing"),
-        ("images", lambda f: shutil.rmtree(f / "test" / "bee"), "mine/test holds no image of the class bee"),
+        ("images", lambda f: shutil.rmtree(f / "test" / "bee"), "mine/test lacks the class bee"),
         ("images", lambda f: shutil.rmtree(f / "train" / "bee"), "mine/train lacks the class bee"),
-        ("images", lambda f: [shutil.rmtree(f / "train" / n) for n in ("bee", "cow")], "mine/train holds 1 folder of"),
+        ("images", lambda f: [shutil.rmtree(f / "train" / n) for n in ("bee", "cow")], "train holds one folder of im"),
+        ("images", lambda f: (f / "test/bee").rename(f / "no") and (f / "test/bee").mkdir(), "test holds no image of"),
         ("images", lambda f: (f / "test/cow/02.png").write_text("no image"), "mine/test/cow/02.png cannot be decoded"),
         ("images", repaint("test/cow/02.png", (9, 9)), "mine/test/cow/02.png is 9 × 9 pixels instead of 16 × 16"),
         ("images", repaint("train/ant/00.png", (9, 8)), "mine/train/ant/00.png holds 9 × 8 pixels, which is no square"),
@@ -228,6 +229,7 @@ def test_a_registered_dataset_reads_itself_and_names_its_foreign_images(register
     data = load("theirs", data_dir)
     assert data.train_images.shape == (24, 3, 8, 8) and ood.ood_name("theirs") == "mine"
     assert load_ood("theirs", data, data_dir).shape == (12, 3, 8, 8)  # resized: a size is no sign of foreign images
+    assert ood.ood_name("mine") == ""
     with pytest.raises(UserError, match="dataset=theirs is defined twice"):
         dataset("theirs")(read_files)
     with pytest.raises(UserError, match="end in _c"):

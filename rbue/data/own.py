@@ -25,10 +25,13 @@ WAY_OUT = "size: 32 in the dataset's YAML cuts and resizes all images"
 
 def read_files(folder, size=None):
     """The four arrays of a folder in one of the two forms, and the names of the classes where they are known."""
-    arrays = [name for name in NAMES if (folder / f"{name}.npy").exists()]
-    if missing := [name for name in NAMES if name not in arrays] if arrays else []:
-        raise UserError(f"{folder} lacks {', '.join(f'{name}.npy' for name in missing)}")
-    return {name: open_npy(folder / f"{name}.npy") for name in arrays} or read_images(folder, size)
+    paths = {name: folder / f"{name}.npy" for name in NAMES}
+    missing = [path.name for path in paths.values() if not path.exists()]
+    if len(missing) == len(NAMES):
+        return read_images(folder, size)
+    if missing:
+        raise UserError(f"{folder} lacks {', '.join(missing)}")
+    return {name: open_npy(path) for name, path in paths.items()}
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,11 @@ class Own:
         """The checked arrays, the names of the classes, and where they are from."""
         found = self.read(folder, size)
         arrays = check_arrays(found, folder, size)
-        numbers = map(str, range(arrays["train_labels"].max() + 1))
-        return arrays, tuple(found.get("classes", numbers)), str(folder)
+        count = int(arrays["train_labels"].max()) + 1
+        names = tuple(found.get("classes", map(str, range(count))))
+        if len(names) != count:
+            raise UserError(f"what reads {folder} names {len(names)} classes, and the labels count {count}")
+        return arrays, names, str(folder)
 
 
 # --- a folder of images -----------------------------------------------------------------------------------------------
@@ -51,33 +57,35 @@ class Own:
 
 def read_images(folder, size=None):
     """Decodes the images once and keeps the arrays beside them, for as long as no file changes."""
-    (train, names), (test, _) = list_images(folder / "train"), list_images(folder / "test")
-    kept = folder / f"decoded-{fingerprint(folder, [*train, *test], size)}"
-    if not all((kept / f"{name}.npy").exists() for name in NAMES):
-        side = size or first_side(train[0][0])
-        arrays = decode_same_size(train, test, side, folder.name, fit=size is not None)
-        keep_in(kept, arrays)
-        return arrays | {"classes": names}
-    return {name: open_npy(kept / f"{name}.npy") for name in NAMES} | {"classes": names}
+    splits = list_split(folder / "train"), list_split(folder / "test")
+    refuse_other_classes(*splits)
+    train, test = ([(Path(path), label) for path, label in split.samples] for split in splits)
+    kept, names = folder / f"decoded-{fingerprint(folder, [*train, *test], size)}", {"classes": splits[0].classes}
+    if all((kept / f"{name}.npy").exists() for name in NAMES):
+        return {name: open_npy(kept / f"{name}.npy") for name in NAMES} | names
+    side = size or first_side(train[0][0])
+    arrays = decode_same_size(train, test, side, folder.name, fit=size is not None)
+    keep_in(kept, arrays)
+    return arrays | names
 
 
-def list_images(split):
-    """(path, label) of every image, and the classes: the sorted names of the folders, those of train/ in test/ too."""
-    other = split.parent / "train"
-    for path in (split, other):
-        if not path.is_dir():
-            raise UserError(f"{path} is missing: it holds one folder of images per class; or use four arrays")
+def list_split(split):
+    """torchvision's list of the images with their labels, and of the classes, which are the sorted names of folders."""
+    if not split.is_dir():
+        raise UserError(f"{split} is missing: it holds one folder of images per class; or use four arrays")
     found = ImageFolder(split, allow_empty=True)
+    if len(found.classes) < 2:
+        raise UserError(f"{split} holds one folder of images, {found.classes[0]}: a classifier needs two classes")
     full = {label for _, label in found.samples}
-    names = {path.name for path in other.iterdir() if path.is_dir()}
-    if strange := sorted(set(found.classes) - names):
-        raise UserError(f"{other} lacks the class {list_some(strange)}, which {split} has")
-    empty = [name for label, name in enumerate(found.classes) if label not in full]
-    if empty := empty + sorted(names - set(found.classes)):
+    if empty := [name for label, name in enumerate(found.classes) if label not in full]:
         raise UserError(f"{split} holds no image of the class {list_some(empty)}")
-    if len(names) < 2:
-        raise UserError(f"{split} holds {len(names)} folder of images: a classifier needs two classes or more")
-    return [(Path(path), label) for path, label in found.samples], tuple(found.classes)
+    return found
+
+
+def refuse_other_classes(train, test):
+    for here, there in ((train, test), (test, train)):
+        if missing := sorted(set(there.classes) - set(here.classes)):
+            raise UserError(f"{here.root} lacks the class {list_some(missing)}, which {there.root} has")
 
 
 def fingerprint(folder, pairs, size):
