@@ -71,7 +71,7 @@ class Source:
         if size is not None:
             pixels = f"images of {self.size} × {self.size} pixels"
             raise UserError(f"size={size} is for images of your own: {folder.name} has {pixels}")
-        arrays, origin = find(self, folder, download)
+        arrays, origin = find_arrays(self, folder, download)
         return arrays, CLASSES.get(folder.name, tuple(map(str, range(self.classes)))), origin
 
 
@@ -104,7 +104,7 @@ def load(dataset: str, data_dir: str | Path, size=None, download=True) -> Data:
         raise UserError(f"{error.filename or folder} cannot be used: {error.strerror or error}") from error
     images = {name: nchw(arrays[name]) for name in ("train_images", "test_images")}
     labels = {name: torch.from_numpy(np.array(arrays[name])) for name in ("train_labels", "test_labels")}
-    mean, std = statistics(images["train_images"])
+    mean, std = measure_pixels(images["train_images"])
     classes = int(labels["train_labels"].max()) + 1
     return Data(**images, **labels, classes=classes, mean=mean, std=std, source=origin, names=names)
 
@@ -139,7 +139,7 @@ def hold_out(data, count):
     )
 
 
-def find(source, folder, download=True):
+def find_arrays(source, folder, download=True):
     """The embedded data, the .npy arrays, the official files or a fresh download, whichever is there first."""
     if not source.url:
         return source.read(folder, source), "scikit-learn"
@@ -164,7 +164,7 @@ def nchw(images):
     return torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order="C"))
 
 
-def statistics(images):
+def measure_pixels(images):
     """Per-channel mean and standard deviation in [0, 1], exact because pixels have only 256 values."""
     values = torch.arange(256, dtype=torch.float64) / 255
     shares = torch.stack([torch.bincount(images[:, c].flatten(), minlength=256) for c in range(3)]).double()
@@ -209,7 +209,7 @@ def fetch(source, folder):
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch, patience(seconds=30):
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch, limited_wait(seconds=30):
             unpack(source, folder / Path(source.url).name, scratch)
             os.replace(Path(scratch) / source.layout, folder / source.layout)
     except DOWNLOAD_FAILURES as error:
@@ -218,7 +218,7 @@ def fetch(source, folder):
         for path in made:
             with suppress(OSError):
                 path.rmdir()
-        raise UserError(missing(source, folder, error)) from error
+        raise UserError(say_missing(source, folder, error)) from error
 
 
 def unpack(source, archive, scratch):
@@ -231,7 +231,7 @@ def unpack(source, archive, scratch):
         raise UserError(f"{archive} is truncated or not the official archive (its md5 is not {source.md5}): delete it")
 
 
-def missing(source, folder, error):
+def say_missing(source, folder, error):
     """The sentence for a machine without network: what, where to, and the three ways to get it there."""
     arrays = ", ".join(f"{name}.npy" for name in NAMES if not (folder / f"{name}.npy").exists())
     return (
@@ -241,7 +241,7 @@ def missing(source, folder, error):
 
 
 @contextmanager
-def patience(seconds):
+def limited_wait(seconds):
     """torchvision sets no timeout, and a network that drops packets would hang for many minutes."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
@@ -276,7 +276,7 @@ def read_cifar(kind, root, source):
 def read_tinyimagenet(root, source):
     """Decodes the JPEGs once and leaves the arrays beside them; the public test split has no labels, so val is ours."""
     wnids = class_names(root, source.classes)
-    train, test = by_folder(root / "train", wnids), validation(root / "val", wnids)
+    train, test = list_folders(root / "train", wnids), list_validation(root / "val", wnids)
     count_images(train, wnids, source.train, root / "train")
     count_images(test, wnids, source.test, root / "val")
     arrays = decode_splits(train, test, source.size, root.name)
@@ -295,20 +295,21 @@ def class_names(root, classes):
     return wnids
 
 
-def by_folder(split, wnids):
+def list_folders(split, wnids):
     """(path, label) of every <wnid>/images/*.JPEG or <wnid>/*.JPEG, in the order of the numbers in their names."""
     found = [sorted((split / wnid).rglob("*.JPEG"), key=numbered) for wnid in wnids]
     return [(path, label) for label, paths in enumerate(found) for path in paths]
 
 
-def validation(val, wnids):
+def list_validation(val, wnids):
     """Official: val/images and a list of their classes. Many tools sort them into class folders: read these too."""
     official = (val / "images").exists() or not any((val / wnid).exists() for wnid in wnids)
-    pairs = annotated(val / "val_annotations.txt", val / "images", wnids) if official else by_folder(val, wnids)
+    annotations = val / "val_annotations.txt"
+    pairs = read_annotations(annotations, val / "images", wnids) if official else list_folders(val, wnids)
     return sorted(pairs, key=lambda pair: numbered(pair[0]))  # one order, whichever layout
 
 
-def annotated(listed, images, wnids):
+def read_annotations(listed, images, wnids):
     if not listed.exists():
         raise UserError(f"{listed} is missing, which names the classes of the validation images")
     labels, present = {wnid: k for k, wnid in enumerate(wnids)}, {path.name for path in images.glob("*")}
