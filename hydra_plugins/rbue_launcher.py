@@ -50,7 +50,7 @@ def why_no_sets(run):
     from rbue.evaluation import corruption
 
     try:
-        corruption.sets(run, data.load(run.trained_on, run.data_dir))
+        corruption.sets(run, data.load_for(run))
     except Exception as error:  # the other jobs go on
         return failure(error)
     return None

@@ -73,6 +73,7 @@ class Run:
     momentum: float = training()
     crop: int = training()
     flip: bool = training()
+    size: int | None = training(neutral=None)
     precision: str = training()
     holdout: int = training(neutral=0)
     samples: int = evaluation()
@@ -94,7 +95,7 @@ class Run:
         at_least(0, crop=self.crop, lr=self.lr, weight_decay=self.weight_decay, holdout=self.holdout)
         at_least(1, epochs=self.epochs, batch=self.batch, samples=self.samples, bins=self.bins)
         at_least(1, checkpoint_every=self.checkpoint_every, pack=self.pack)
-        for name in ("eval_batch", "per_gpu"):
+        for name in ("size", "eval_batch", "per_gpu"):
             at_least(1, **{name: 1 if getattr(self, name) is None else getattr(self, name)})
         within(0, 1, warmup=self.warmup, momentum=self.momentum)
         for drop in self.lr_drops:

@@ -42,7 +42,7 @@ def experiment(run):
     from rbue.runs import devices
 
     device = devices.choose(run.device, run.per_gpu)
-    images = data.of(run)
+    images = data.load_for(run)
     sets = corruption.sets(run, images)
     networks, records = training.load_or_train(run.trainings, images, device)
     test = evaluator.Evaluator(run, networks, images, device)

@@ -1,10 +1,14 @@
 """Pure functions (probs, labels) -> value. probs is (images, classes); ties go to the lower class, as argmax does."""
 
+import math
+from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from rbue.errors import UserError
 
 TINY = torch.finfo(torch.float32).tiny  # what a probability of zero counts as, where its logarithm is taken
 
@@ -64,6 +68,26 @@ def entropy(probs: Tensor) -> Tensor:
     return torch.special.entr(probs).sum(-1)
 
 
+BUILT_IN = ("accuracy", "ece", "nll", "brier", "entropy")
+OWN: dict[str, Callable[[Tensor, Tensor], float]] = {}  # a user's own metrics by name
+
+
+def metric(name: str) -> Callable:
+    """Register the decorated function (probs, labels) → float as a metric of your own: every result has it from then
+    on."""
+    if name in (*BUILT_IN, "samples", "ms_per_image"):
+        raise UserError(f"metric {name} cannot be registered: results have a number of that name already")
+
+    def register(function):
+        known = OWN.get(name, function)
+        if (known.__module__, known.__qualname__) != (function.__module__, function.__qualname__):
+            raise UserError(f"metric {name} is defined twice: in {known.__module__} and in {function.__module__}")
+        OWN[name] = function
+        return function
+
+    return register
+
+
 def score(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, float]:
     """Every metric of one prediction, by name."""
     return {
@@ -72,7 +96,18 @@ def score(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, float]:
         "nll": nll(probs, labels),
         "brier": brier(probs, labels),
         "entropy": entropy(probs.double()).mean().item(),
-    }
+    } | {name: finite(name, function(probs, labels)) for name, function in OWN.items()}
+
+
+def finite(name: str, value: Any) -> float:
+    """A user's own metric as a float, or a sentence: a result can store nothing else."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"metric {name} gives {value!r:.40} instead of a number") from error
+    if not math.isfinite(number):
+        raise UserError(f"metric {name} gives {number}: results hold finite numbers only")
+    return number
 
 
 def rejection(probs: Tensor, labels: Tensor) -> dict[str, list[float]]:

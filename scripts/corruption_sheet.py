@@ -1,4 +1,4 @@
-"""Show the corrupted images themselves: shot noise at every severity, and a sheet of all 19 types. Needs torch.
+"""Show the corrupted images themselves: shot noise at every severity, and a sheet of all types. Needs torch.
 
 python scripts/corruption_sheet.py --dataset digits --out outputs/demo/figures      # no download
 python scripts/corruption_sheet.py --dataset cifar10 --data-dir data --image 1      # another test image on the sheet
@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from rbue.cli import one_sentence_errors
-from rbue.data import DATASETS, load
-from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
+from rbue.data import load
+from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from rbue.errors import UserError
 from rbue.report.figures.style import canvas, save, styled
 from rbue.report.text import dataset_name
@@ -76,7 +76,7 @@ def type_strip(images, name, index, textures):
 def sheet_figure(args, images):
     """Types down, severities 1 to 5 across, the clean image last."""
     index, size = torch.tensor([args.image]) % len(images), images.shape[-1]
-    pictures = {name: type_strip(images, name, index, args.textures) for name in TYPES}
+    pictures = {name: type_strip(images, name, index, args.textures) for name in CORRUPTIONS}
     drawn = {name.replace("_", " "): picture for name, picture in pictures.items() if picture is not None}
     drawn["clean"] = strip(images[index].permute(0, 2, 3, 1).numpy())
     lines = -(-len(drawn) // 2)
@@ -93,8 +93,9 @@ def sheet_figure(args, images):
 
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", choices=DATASETS, default="digits", help="whose images (default: %(default)s)")
+    parser.add_argument("--dataset", default="digits", help="whose images (default: %(default)s)")
     parser.add_argument("--data-dir", default="data", help="folder of the datasets (default: %(default)s)")
+    parser.add_argument("--size", type=int, help="pixels per side that your own images are resized to")
     parser.add_argument("--out", type=Path, default="results/figures", help="where they go (default: %(default)s)")
     parser.add_argument("--image", type=int, default=0, help="which test image is on the sheet (default: %(default)s)")
     parser.add_argument("--textures", type=Path, help="a folder with frost1 to frost5; else package imagecorruptions")
@@ -103,7 +104,7 @@ def arguments(argv):
 
 def main(argv=None):
     args = arguments(argv)
-    images = load(args.dataset, args.data_dir).test_images
+    images = load(args.dataset, args.data_dir, args.size).test_images
     for name, figure in (("shot_noise", severity_figure), ("corruptions", sheet_figure)):
         paths = save(figure(args, images), Path(args.out) / f"{args.dataset}-{name}", photographs=True)
         print(f"{paths[0].with_suffix('')}.{{pdf,png}}")

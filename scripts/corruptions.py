@@ -2,9 +2,9 @@
 
 python scripts/corruptions.py cifar10 --data-dir data --out data/cifar10_c
 
-One <type>.npy a corruption, (5 N, H, W, 3) uint8, severity after severity, and labels.npy to match. Run again, it goes
-on where it stopped: a file whose sha256 the manifest holds is finished. Where the manifest names another sha256 than
-that of the images just made, they are other images, and the run ends with that sentence.
+One <type>.npy per corruption, (5 N, H, W, 3) uint8, severity after severity, and labels.npy to match. Run again, it
+goes on where it stopped: a file whose sha256 the manifest holds is finished. Where the manifest names another sha256
+than that of the images just made, they are other images, and the run ends with that sentence.
 """
 
 import argparse
@@ -21,8 +21,9 @@ import torch
 from tqdm import tqdm
 
 from rbue.cli import one_sentence_errors
-from rbue.data import DATASETS, load
-from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
+from rbue.data import load
+from rbue.data.corrupted import refuse_size
+from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from rbue.data.corruptions.weather import NoTextures
 from rbue.errors import UserError
 from rbue.runs import devices
@@ -96,9 +97,10 @@ def open_manifest(args, count):
 
 def write_sets(args):
     """All types asked for. One that is refused, as frost without textures, does not keep the others."""
-    data, refusals = load(args.dataset, args.data_dir), []
+    data, refusals = load(args.dataset, args.data_dir, args.size), []
+    refuse_size(data)
     manifest, images = open_manifest(args, len(data.test_images)), data.test_images.to(devices.choose(args.device))
-    labels = np.tile(data.test_labels.numpy().astype(np.uint8), len(SEVERITIES))
+    labels = np.tile(data.test_labels.numpy().astype(np.uint8 if data.classes <= 256 else int), len(SEVERITIES))
     write_whole(args.out / "labels.npy", lambda file: np.save(file, labels))
     with tqdm(total=len(args.types) * len(SEVERITIES), unit="set", disable=None) as bar:
         for name in args.types:
@@ -115,10 +117,13 @@ def write_sets(args):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("dataset", choices=DATASETS)
-    parser.add_argument("--data-dir", default="data", help="the folder that holds one folder a dataset")
+    parser.add_argument("dataset", help="cifar10, cifar100, tinyimagenet, digits, or a folder of your own images")
+    parser.add_argument("--data-dir", default="data", help="the folder that holds one folder per dataset")
+    parser.add_argument("--size", type=int, help="pixels per side that your own images are resized to")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
-    parser.add_argument("--types", nargs="+", choices=TYPES, default=TYPES, metavar="TYPE", help="all 19 if not given")
+    parser.add_argument(
+        "--types", nargs="+", choices=CORRUPTIONS, default=[*CORRUPTIONS], metavar="TYPE", help="all if not given"
+    )
     parser.add_argument("--manifest", type=Path, help="OUT/manifest.json if not given")
     parser.add_argument("--textures", type=Path, help="a folder with frost1 to frost5")
     parser.add_argument("--seed", type=int, default=0)

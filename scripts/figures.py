@@ -16,6 +16,7 @@ Below <out>/<protocol>/<dataset>/<arch>, each as .pdf for print and .png for pag
   reliability, rejection    accuracy against confidence, and against the share of images put aside
   twins, temperature, ood   tables: one pass without noise; temperature scaling; telling foreign images
   scores                    table: more calibration errors, AURC, AUROC, AUPR, FPR95, from stored predictions
+  own-corruptions           table: corruptions that the user registered, by severity
 scripts/activations.py draws the layers, scripts/corruption_sheet.py the corrupted images; both need torch.
 """
 

@@ -1,6 +1,7 @@
 """Find, download and verify a dataset before the first run needs it.
 
 python scripts/prepare_data.py cifar10 --data-dir data
+python scripts/prepare_data.py mine --size 32       # your own images in data/mine (docs/datasets.md)
 """
 
 import argparse
@@ -9,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs without an install
 
-from rbue.data import DATASETS, load
+from rbue.data import load
 from rbue.errors import UserError
 
 
@@ -22,11 +23,12 @@ def describe(dataset, data):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("dataset", choices=DATASETS)
-    parser.add_argument("--data-dir", default="data", help="the folder that holds one folder a dataset")
+    parser.add_argument("dataset", help="cifar10, cifar100, tinyimagenet, digits, or a folder of your own images")
+    parser.add_argument("--data-dir", default="data", help="the folder that holds one folder per dataset")
+    parser.add_argument("--size", type=int, help="pixels per side that your own images are resized to")
     args = parser.parse_args()
     try:
-        print(describe(args.dataset, load(args.dataset, args.data_dir)))
+        print(describe(args.dataset, load(args.dataset, args.data_dir, args.size)))
     except UserError as refused:
         sys.exit(str(refused))
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 import rbue
 from rbue import methods, metrics, noise, surgery
-from rbue.data import corruptions, outside, sources
+from rbue.data import corruptions, load_ood, sources
 from rbue.errors import UserError
 from rbue.evaluation import analysis, evaluator
 from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU
@@ -129,7 +129,7 @@ def test_networks_without_droprelu_have_no_such_variance(digits):
 def test_a_dataset_that_is_not_on_disk_is_not_downloaded(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(sources, "fetch", lambda *_: pytest.fail("this would download"))
     with pytest.raises(UserError, match="make data DATASET=cifar100 fetches it"):
-        outside("cifar10", None, tmp_path)
+        load_ood("cifar10", None, tmp_path)
     run = compose_run("dataset=cifar10", f"data_dir={tmp_path}")
     assert analysis.foreign_entropy(run, None, None) is None and analysis.ood(run, None, None) is None
     assert "no images out of distribution" in caplog.text and not list(tmp_path.iterdir())
@@ -137,7 +137,7 @@ def test_a_dataset_that_is_not_on_disk_is_not_downloaded(tmp_path, monkeypatch, 
 
 def test_corruptions_take_turns_and_frost_has_none(digits):
     images = digits.test_images[:40]
-    mixed = outside("digits", dataclasses.replace(digits, test_images=images), "nowhere")
+    mixed = load_ood("digits", dataclasses.replace(digits, test_images=images), "nowhere")
     types = [name for name in corruptions.TYPES if name != "frost"]
     for index in (0, 7, 25, 39):
         name = types[index % 18]

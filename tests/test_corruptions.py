@@ -69,7 +69,7 @@ def test_given_the_same_draws_an_image_is_the_reference_s(plain, name, size):
     images, index = photos(4, size), torch.tensor([3, 1, 4, 1_000_000])
     for severity in SEVERITIES:
         c, draws = CONSTANTS[size][name][severity - 1], Draws(name, severity, index)
-        ours = CORRUPTIONS[name](images, c, draws).permute(0, 2, 3, 1).numpy().astype(int)
+        ours = CORRUPTIONS[name].make(images, c, draws).permute(0, 2, 3, 1).numpy().astype(int)
         rows = images.permute(0, 2, 3, 1).numpy()
         theirs = np.stack([plain.reference(row, name, c, plain.Replay(draws, i)) for i, row in enumerate(rows)])
         apart = abs(ours - theirs)

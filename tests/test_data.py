@@ -20,7 +20,7 @@ from PIL import Image
 from torchvision.datasets import CIFAR10
 from torchvision.datasets.utils import download_and_extract_archive
 
-from rbue.data import DATASETS, load, sources
+from rbue.data import DATASETS, files, load, sources
 from rbue.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -364,7 +364,7 @@ def test_tinyimagenet_labels_follow_the_sorted_classes_and_grey_becomes_rgb(tiny
 
 def test_decoding_happens_once(tiny, monkeypatch):
     first = load("tinyimagenet", tiny.parents[1])
-    monkeypatch.setattr(sources, "decode", lambda *_: pytest.fail("decoded twice"))
+    monkeypatch.setattr(files, "decode", lambda *_, **__: pytest.fail("decoded twice"))
     again = load("tinyimagenet", tiny.parents[1])
     assert all(torch.equal(getattr(first, name), getattr(again, name)) for name in sources.NAMES)
     assert not list(tiny.parent.glob(".partial*"))

@@ -86,14 +86,14 @@ def test_refitting_changes_svis_predictions_and_nothing_without_noise(digits_run
 
 def test_a_holdout_is_taken_from_the_training_images_and_leaves_the_test_set_alone(digits_run, digits, monkeypatch):
     monkeypatch.setattr(sources, "load", lambda *_: digits)
-    whole, held = data.of(digits_run()), data.of(digits_run("holdout=200"))
+    whole, held = data.load_for(digits_run()), data.load_for(digits_run("holdout=200"))
     assert torch.equal(whole.test_images, digits.test_images)
     assert len(held.test_images) == 200 and len(held.train_images) == len(digits.train_images) - 200
     together = torch.cat([held.train_images, held.test_images]).flatten(1).double().sum(1).sort().values
     assert torch.equal(together, digits.train_images.flatten(1).double().sum(1).sort().values)
-    assert torch.equal(held.test_labels, data.of(digits_run("holdout=200", "seed=3")).test_labels)
+    assert torch.equal(held.test_labels, data.load_for(digits_run("holdout=200", "seed=3")).test_labels)
     with pytest.raises(UserError, match="leaves none of the 1437 training images"):
-        data.of(digits_run("holdout=1437"))
+        data.load_for(digits_run("holdout=1437"))
 
 
 def test_a_holdout_is_another_run_and_has_no_corrupted_sets(digits_run):

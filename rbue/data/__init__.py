@@ -1,6 +1,7 @@
-"""Images and labels as arrays: official sources in, uint8 tensors out."""
+"""Images and labels as arrays: official sources and your own images in, uint8 tensors out."""
 
-from rbue.data.ood import outside
-from rbue.data.sources import DATASETS, Data, load, of
+from rbue.data.ood import load_ood
+from rbue.data.own import read_files
+from rbue.data.sources import DATASETS, Data, dataset, load, load_for
 
-__all__ = ["DATASETS", "Data", "load", "of", "outside"]
+__all__ = ["DATASETS", "Data", "dataset", "load", "load_for", "load_ood", "read_files"]

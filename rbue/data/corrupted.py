@@ -21,8 +21,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
-from rbue.data.sources import by_folder, count_images, decode_all, nchw, open_npy, some
+from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, corrupt
+from rbue.data.files import decode_all, list_some, open_npy
+from rbue.data.sources import count_images, list_folders, nchw
 from rbue.errors import UserError, one_of
 
 WAY_OUT = "corruptions=generated makes ours instead"
@@ -30,7 +31,7 @@ WAY_OUT = "corruptions=generated makes ours instead"
 
 @dataclass(frozen=True)
 class Sets:
-    """19 types at 5 severities of one source, read one at a time: all of them would be gigabytes."""
+    """Types at 5 severities of one source, read one at a time: all of them would be gigabytes."""
 
     source: str  # "official" or "generated": results of the two do not belong in one table
     reader: Callable  # (name, severity, device) → images and labels
@@ -63,40 +64,61 @@ def sets(run, data) -> Sets:
     """The corrupted sets that belong to `data`, the clean ones; `auto` prefers the official."""
     one_of(("auto", "official", "generated"), corruptions=run.corruptions)
     if run.corruptions == "generated":
-        return Sets("generated", partial(make, data))
+        return offer_generated(partial(make, data), data)
     folder = Path(run.data_dir).expanduser() / f"{run.trained_on}_c"
     try:
-        return find(run, data, folder)
+        return choose_sets(run, data, folder)
     except OSError as error:
         raise UserError(f"{error.filename or folder} cannot be used: {error.strerror or error}") from error
 
 
-def find(run, data, folder):
+def choose_sets(run, data, folder):
     """Official files, all or none: a box plot over 18 official types and one of ours would be neither."""
     official = OFFICIAL.get(run.trained_on)
-    paths = locate(official, folder, data) if official else {}
+    paths = locate_official(official, folder, data) if official else {}
     if paths:
         refuse_missing(official, folder, paths)
         official.check(paths, data)
+        warn_of_own(folder)
         return Sets("official", partial(official.read, paths, data))
     if run.corruptions == "official":
-        raise UserError(absent(official, folder))
-    return Sets("generated", partial(reread, kept(folder, run.trained_on, data), data))
+        raise UserError(say_absent(official, folder))
+    return offer_generated(partial(reread, list_kept(folder, run.trained_on, data), data), data)
+
+
+def offer_generated(reader, data):
+    """All types that are registered. One that is not made for images of this size is left out with its sentence."""
+    refuse_size(data)
+    return Sets("generated", reader, [(name, severity) for name in CORRUPTIONS for severity in SEVERITIES])
+
+
+def refuse_size(data):
+    """Refuse images of a size that no corruption is made for."""
+    size = data.test_images.shape[-1]
+    if not any(kind.constants(size) for kind in CORRUPTIONS.values()):
+        resized = "size: 32 in the dataset's YAML resizes them"
+        raise UserError(f"the corruptions are made for images of 32 × 32 and 64 × 64, not {size} × {size}: {resized}")
+
+
+def warn_of_own(folder):
+    """Official files hold no type of the user's own, and no set of them is mixed with ours."""
+    if own := [name for name in CORRUPTIONS if name not in TYPES]:
+        warnings.warn(f"{folder} holds no {', '.join(own)}: {WAY_OUT}, and tests it too", stacklevel=2)
 
 
 # --- finding official files -------------------------------------------------------------------------------------------
 
 
-def locate(official, folder, data):
+def locate_official(official, folder, data):
     """Name → path of what is there of an official set; labels without images are none."""
     inside = [folder, *(folder / Path(archive).stem for archive in official.archives)]
-    folders = [place for place in inside if not made_here(place, data)]
+    folders = [place for place in inside if not is_made_here(place, data)]
     places = {name: [place / name for place in folders if (place / name).exists()] for name in official.names}
     paths = {name: found[0] for name, found in places.items() if found}
-    return paths if any(Path(name).stem in TYPES for name in paths) else unopened(official, folder)
+    return paths if any(Path(name).stem in TYPES for name in paths) else refuse_packed(official, folder)
 
 
-def unopened(official, folder):
+def refuse_packed(official, folder):
     """An archive that was carried here and not unpacked is no reason to evaluate other images in silence."""
     if waiting := [archive for archive in official.archives if (folder / archive).exists()]:
         raise UserError(f"{folder} holds {' and '.join(waiting)} still packed: unpack it there with tar, or {WAY_OUT}")
@@ -111,10 +133,10 @@ def refuse_missing(official, folder, paths):
         )
 
 
-def absent(official, folder):
+def say_absent(official, folder):
     if official is None:
         return f"{folder.name} has no official files: {WAY_OUT}"
-    ours = ", only what scripts/corruptions.py wrote" if manifest(folder) else ""
+    ours = ", only what scripts/corruptions.py wrote" if read_manifest(folder) else ""
     return f"{folder} holds no official files{ours}: unpack {official.origin} there, or {WAY_OUT}"
 
 
@@ -124,13 +146,13 @@ def absent(official, folder):
 def check_arrays(paths, data):
     """Headers and labels of all files: a truncated one should not be found an hour into the evaluation."""
     for name in TYPES:
-        stack(paths[f"{name}.npy"], data)
+        open_stack(paths[f"{name}.npy"], data)
     path = paths["labels.npy"]
     if not np.array_equal(open_npy(path), np.tile(data.test_labels, len(SEVERITIES))):
         raise UserError(f"{path} does not hold the labels of the clean test images, {len(SEVERITIES)} times over")
 
 
-def stack(path, data):
+def open_stack(path, data):
     """A map of (5 N, H, W, 3) bytes, of which only what is used is read."""
     array, (count, channels, *size) = open_npy(path), data.test_images.shape
     shape = (len(SEVERITIES) * count, *size, channels)
@@ -139,13 +161,13 @@ def stack(path, data):
     return array
 
 
-def rows(path, data, severity):
+def read_rows(path, data, severity):
     count = len(data.test_images)
-    return stack(path, data)[(severity - 1) * count : severity * count]
+    return open_stack(path, data)[(severity - 1) * count : severity * count]
 
 
 def read_arrays(paths, data, name, severity, device):
-    return nchw(rows(paths[f"{name}.npy"], data, severity)), data.test_labels
+    return nchw(read_rows(paths[f"{name}.npy"], data, severity)), data.test_labels
 
 
 # --- TinyImageNet -----------------------------------------------------------------------------------------------------
@@ -158,7 +180,7 @@ def check_folders(paths, data):
         for severity in SEVERITIES:
             split = paths[name] / str(severity)
             if other := sorted({*class_folders(split, data.classes)} ^ {*known}):
-                raise UserError(f"{split} holds other classes than {paths[TYPES[0]] / '1'} ({some(other)})")
+                raise UserError(f"{split} holds other classes than {paths[TYPES[0]] / '1'} ({list_some(other)})")
 
 
 def class_folders(split, classes):
@@ -172,7 +194,7 @@ def class_folders(split, classes):
 def read_folders(paths, data, name, severity, device):
     split, (count, _, size, _) = paths[name] / str(severity), data.test_images.shape
     wnids = class_folders(split, data.classes)
-    pairs = by_folder(split, wnids)
+    pairs = list_folders(split, wnids)
     count_images(pairs, wnids, count, split)
     images = decode_all(pairs, size, tqdm(disable=True))  # the evaluation has its own bar
     return nchw(images), torch.tensor([label for _, label in pairs])
@@ -194,7 +216,7 @@ def reread(files, data, name, severity, device):
         return make(data, name, severity, device)
     path, sha256 = files[name]
     try:
-        images = rows(path, data, severity)
+        images = read_rows(path, data, severity)
         if hashlib.sha256(images).hexdigest() == sha256[severity - 1]:
             return nchw(images), data.test_labels
     except (OSError, UserError):
@@ -203,16 +225,17 @@ def reread(files, data, name, severity, device):
     return make(data, name, severity, device)
 
 
-def kept(folder, dataset, data):
-    """Type → its file and the sha256 of its five sets; nothing of another dataset or seed, which are other images."""
-    found = manifest(folder)
+def list_kept(folder, dataset, data):
+    """Type → its file and the sha256 of its five sets; nothing of another dataset or seed, which are other images, nor
+    of a user's own type, whose function may have changed since."""
+    found = read_manifest(folder)
     if [found.get(key) for key in ("dataset", "seed", "images")] != [dataset, 0, len(data.test_images)]:
         return {}
-    paths = {name: folder / f"{name}.npy" for name in found["files"]}
+    paths = {name: folder / f"{name}.npy" for name in found["files"] if name in TYPES}
     return {name: (path, found["files"][name]["sets"]) for name, path in paths.items() if path.exists()}
 
 
-def manifest(folder):
+def read_manifest(folder):
     """What scripts/corruptions.py says of the files beside it; empty where it wrote none."""
     try:
         found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
@@ -222,9 +245,9 @@ def manifest(folder):
     return found if ours else {}
 
 
-def made_here(folder, data):
+def is_made_here(folder, data):
     """Ours look like the official files. The manifest may have been kept elsewhere: then the noise gives them away."""
-    if manifest(folder):
+    if read_manifest(folder):
         return True
     path = folder / "gaussian_noise.npy"
     if not path.exists():

@@ -1,23 +1,22 @@
-"""Official sources → verified uint8 tensors: found on disk, or downloaded, or refused in one sentence.
+"""Sources → verified uint8 tensors: found on disk, or downloaded, or refused in one sentence.
 
     <data_dir>/cifar10/       train_images.npy train_labels.npy test_images.npy test_labels.npy   (uint8 NHWC, int64)
                               or cifar-10-batches-py/, or cifar-10-python.tar.gz
     <data_dir>/cifar100/      the same four arrays, or cifar-100-python/, or cifar-100-python.tar.gz
     <data_dir>/tinyimagenet/  the same four arrays, or tiny-imagenet-200/, or tiny-imagenet-200.zip
     digits                    come with scikit-learn
+    <data_dir>/<name>/        images of your own (rbue/data/own.py)
 
-What is in none of these forms is downloaded. Every array is checked before it is used: a network that trained on half a
-dataset looks like a bad network.
+An official dataset in none of these forms is downloaded. Every array is checked before it is used: a network that
+trained on half a dataset looks like a bad network.
 """
 
 import hashlib
 import os
 import socket
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,15 +25,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from torchvision.datasets import CIFAR10, CIFAR100
 from torchvision.datasets.utils import check_integrity, download_and_extract_archive, extract_archive
-from tqdm import tqdm
 
+from rbue.data.files import NAMES, decode_splits, keep, list_some, open_npy
 from rbue.data.names import CLASSES
-from rbue.errors import UserError, one_of
+from rbue.data.own import Own
+from rbue.errors import UserError
 
-NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 DOWNLOAD_FAILURES = (OSError, RuntimeError, HTTPException)  # RuntimeError: torchvision's word for a wrong md5
 
 
@@ -66,26 +64,63 @@ class Source:
     md5: str = ""
     layout: str = ""  # the folder inside the archive
     sha256: dict[str, str] = field(default_factory=dict)  # of each array's bytes, where decoding leaves no freedom
+    ood: str = ""  # the dataset whose images are foreign to this one; empty: none
+
+    def open(self, folder, size, download):
+        """The verified arrays, the names of the classes, and where they are from."""
+        if size is not None:
+            pixels = f"images of {self.size} × {self.size} pixels"
+            raise UserError(f"size={size} is for images of your own: {folder.name} has {pixels}")
+        arrays, origin = find_arrays(self, folder, download)
+        return arrays, CLASSES.get(folder.name, tuple(map(str, range(self.classes)))), origin
 
 
-def load(dataset: str, data_dir: str | Path, download=True) -> Data:
+def dataset(name, ood=""):
+    """Register the decorated function (folder, size) → four arrays as dataset=name; `folder` is <data_dir>/name.
+
+    The function gives train_images, train_labels, test_images and test_labels by name, as rbue/data/own.py describes
+    them, and may give the names of the `classes`. `ood` names the dataset whose images are foreign to this one.
+    """
+    if name.endswith("_c"):
+        raise UserError(f"dataset={name} cannot be registered: names that end in _c mean corrupted test images")
+
+    def register(read):
+        known = DATASETS.get(name)
+        if known and (known.read.__module__, known.read.__qualname__) != (read.__module__, read.__qualname__):
+            raise UserError(f"dataset={name} is defined twice: in {known.read.__module__} and in {read.__module__}")
+        DATASETS[name] = Own(read, ood)
+        return read
+
+    return register
+
+
+def load(dataset: str, data_dir: str | Path, size=None, download=True) -> Data:
     """The dataset, whole and verified, or a sentence that says what is missing and how to get it."""
-    one_of(DATASETS, dataset=dataset)
-    source, folder = DATASETS[dataset], Path(data_dir).expanduser() / dataset
+    folder = Path(data_dir).expanduser() / dataset
+    source = DATASETS.get(dataset) or unregistered(dataset, folder)
     try:
-        arrays, origin = find(source, folder, download)
+        arrays, names, origin = source.open(folder, size, download)
     except OSError as error:
         raise UserError(f"{error.filename or folder} cannot be used: {error.strerror or error}") from error
     images = {name: nchw(arrays[name]) for name in ("train_images", "test_images")}
     labels = {name: torch.from_numpy(np.array(arrays[name])) for name in ("train_labels", "test_labels")}
-    mean, std = statistics(images["train_images"])
-    names = CLASSES.get(dataset, tuple(map(str, range(source.classes))))
-    return Data(**images, **labels, classes=source.classes, mean=mean, std=std, source=origin, names=names)
+    mean, std = measure_pixels(images["train_images"])
+    classes = int(labels["train_labels"].max()) + 1
+    return Data(**images, **labels, classes=classes, mean=mean, std=std, source=origin, names=names)
 
 
-def of(run) -> Data:
+def unregistered(dataset, folder):
+    """A folder of the dataset's name is read as images of the user's own."""
+    if folder.is_dir():
+        return Own()
+    forms = "train/<class>/*.png and test/<class>/*.png, or four .npy arrays (docs/datasets.md)"
+    known = f"choose one of {', '.join(DATASETS)}"
+    raise UserError(f"dataset={dataset} is not known: {known}, or put images of your own into {folder} as {forms}")
+
+
+def load_for(run) -> Data:
     """The dataset that a run trains and tests on; with `holdout`, images of the training set are tested instead."""
-    data = load(run.trained_on, run.data_dir)
+    data = load(run.trained_on, run.data_dir, run.size)
     return hold_out(data, run.holdout) if run.holdout else data
 
 
@@ -104,7 +139,7 @@ def hold_out(data, count):
     )
 
 
-def find(source, folder, download=True):
+def find_arrays(source, folder, download=True):
     """The embedded data, the .npy arrays, the official files or a fresh download, whichever is there first."""
     if not source.url:
         return source.read(folder, source), "scikit-learn"
@@ -129,25 +164,17 @@ def nchw(images):
     return torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order="C"))
 
 
-def statistics(images):
+def measure_pixels(images):
     """Per-channel mean and standard deviation in [0, 1], exact because pixels have only 256 values."""
     values = torch.arange(256, dtype=torch.float64) / 255
     shares = torch.stack([torch.bincount(images[:, c].flatten(), minlength=256) for c in range(3)]).double()
     shares /= shares.sum(1, keepdim=True)
     mean = shares @ values
     std = (shares * (values - mean[:, None]) ** 2).sum(1).sqrt()
-    return mean.float(), std.float()
+    return mean.float(), std.float().clamp_min(1 / 255)  # a channel may be the same everywhere
 
 
 # --- verification -----------------------------------------------------------------------------------------------------
-
-
-def open_npy(path):
-    """A file shorter than its header promises fails here, before a byte is used."""
-    try:
-        return np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, EOFError, SyntaxError) as error:
-        raise UserError(f"{path} is truncated or no .npy array ({error})") from error
 
 
 def verify(array, name, source, path):
@@ -182,7 +209,7 @@ def fetch(source, folder):
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch, patience(seconds=30):
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch, limited_wait(seconds=30):
             unpack(source, folder / Path(source.url).name, scratch)
             os.replace(Path(scratch) / source.layout, folder / source.layout)
     except DOWNLOAD_FAILURES as error:
@@ -191,7 +218,7 @@ def fetch(source, folder):
         for path in made:
             with suppress(OSError):
                 path.rmdir()
-        raise UserError(missing(source, folder, error)) from error
+        raise UserError(say_missing(source, folder, error)) from error
 
 
 def unpack(source, archive, scratch):
@@ -204,7 +231,7 @@ def unpack(source, archive, scratch):
         raise UserError(f"{archive} is truncated or not the official archive (its md5 is not {source.md5}): delete it")
 
 
-def missing(source, folder, error):
+def say_missing(source, folder, error):
     """The sentence for a machine without network: what, where to, and the three ways to get it there."""
     arrays = ", ".join(f"{name}.npy" for name in NAMES if not (folder / f"{name}.npy").exists())
     return (
@@ -214,7 +241,7 @@ def missing(source, folder, error):
 
 
 @contextmanager
-def patience(seconds):
+def limited_wait(seconds):
     """torchvision sets no timeout, and a network that drops packets would hang for many minutes."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
@@ -249,16 +276,10 @@ def read_cifar(kind, root, source):
 def read_tinyimagenet(root, source):
     """Decodes the JPEGs once and leaves the arrays beside them; the public test split has no labels, so val is ours."""
     wnids = class_names(root, source.classes)
-    train, test = by_folder(root / "train", wnids), validation(root / "val", wnids)
+    train, test = list_folders(root / "train", wnids), list_validation(root / "val", wnids)
     count_images(train, wnids, source.train, root / "train")
     count_images(test, wnids, source.test, root / "val")
-    with tqdm(total=len(train) + len(test), desc=f"decoding {root.name}", unit=" images", disable=None) as bar:
-        arrays = {
-            "train_images": decode_all(train, source.size, bar),
-            "train_labels": np.array([label for _, label in train], np.int64),
-            "test_images": decode_all(test, source.size, bar),
-            "test_labels": np.array([label for _, label in test], np.int64),
-        }
+    arrays = decode_splits(train, test, source.size, root.name)
     keep(arrays, root.parent)
     return arrays
 
@@ -269,33 +290,34 @@ def class_names(root, classes):
     wnids = sorted(set(listed.read_text(encoding="utf-8").split()) if listed.exists() else present)
     absent = [wnid for wnid in wnids if wnid not in present]
     if len(wnids) != classes or absent:
-        names = f" (missing {some(absent)})" if absent else ""
+        names = f" (missing {list_some(absent)})" if absent else ""
         raise UserError(f"{root / 'train'} holds {len(wnids) - len(absent)} of {classes} classes{names}")
     return wnids
 
 
-def by_folder(split, wnids):
+def list_folders(split, wnids):
     """(path, label) of every <wnid>/images/*.JPEG or <wnid>/*.JPEG, in the order of the numbers in their names."""
     found = [sorted((split / wnid).rglob("*.JPEG"), key=numbered) for wnid in wnids]
     return [(path, label) for label, paths in enumerate(found) for path in paths]
 
 
-def validation(val, wnids):
+def list_validation(val, wnids):
     """Official: val/images and a list of their classes. Many tools sort them into class folders: read these too."""
     official = (val / "images").exists() or not any((val / wnid).exists() for wnid in wnids)
-    pairs = annotated(val / "val_annotations.txt", val / "images", wnids) if official else by_folder(val, wnids)
+    annotations = val / "val_annotations.txt"
+    pairs = read_annotations(annotations, val / "images", wnids) if official else list_folders(val, wnids)
     return sorted(pairs, key=lambda pair: numbered(pair[0]))  # one order, whichever layout
 
 
-def annotated(listed, images, wnids):
+def read_annotations(listed, images, wnids):
     if not listed.exists():
         raise UserError(f"{listed} is missing, which names the classes of the validation images")
     labels, present = {wnid: k for k, wnid in enumerate(wnids)}, {path.name for path in images.glob("*")}
     rows = [(*line.split("\t"), "")[:2] for line in listed.read_text(encoding="utf-8").splitlines()]
     if strange := [f"{name} {wnid}" for name, wnid in rows if wnid not in labels]:
-        raise UserError(f"{listed} names unknown classes ({some(strange)})")
+        raise UserError(f"{listed} names unknown classes ({list_some(strange)})")
     if absent := [name for name, _ in rows if name not in present]:
-        raise UserError(f"{images} lacks {some(absent)}")
+        raise UserError(f"{images} lacks {list_some(absent)}")
     return [(images / name, labels[wnid]) for name, wnid in rows]
 
 
@@ -309,46 +331,7 @@ def count_images(pairs, wnids, total, split):
     counts, each = Counter(label for _, label in pairs), total // len(wnids)
     wrong = [f"{wnid}: {counts[k]}" for k, wnid in enumerate(wnids) if counts[k] != each]
     if wrong:
-        raise UserError(f"{split} does not hold {each} images of every class ({some(wrong)})")
-
-
-def some(names, shown=3):
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
-
-
-def decode_all(pairs, size, bar):
-    """Threads suffice: Pillow lets go of the interpreter while it decodes."""
-    out = np.empty((len(pairs), size, size, 3), np.uint8)
-    with ThreadPoolExecutor() as pool:
-        for k, pixels in enumerate(pool.map(partial(decode, size=size), (path for path, _ in pairs))):
-            out[k] = pixels
-            bar.update()
-    return out
-
-
-def decode(path, size):
-    """A few of the images are grey: they become RGB like the rest."""
-    try:
-        with Image.open(path) as image:
-            pixels = np.asarray(image.convert("RGB"))
-    except OSError as error:
-        raise UserError(f"{path} cannot be decoded ({error})") from error
-    if pixels.shape != (size, size, 3):
-        raise UserError(f"{path} is {pixels.shape[1]} × {pixels.shape[0]} pixels instead of {size} × {size}")
-    return pixels
-
-
-def keep(arrays, folder):
-    """Written aside, then moved: a killed process leaves no half array. A read-only folder only costs time."""
-    try:
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
-            for name, array in arrays.items():
-                np.save(Path(scratch) / f"{name}.npy", array)
-            for name in arrays:
-                os.replace(Path(scratch) / f"{name}.npy", folder / f"{name}.npy")
-    except OSError as error:
-        warnings.warn(f"the decoded images were not kept, so the next run decodes them again: {error}", stacklevel=2)
+        raise UserError(f"{split} does not hold {each} images of every class ({list_some(wrong)})")
 
 
 # --- digits -----------------------------------------------------------------------------------------------------------
@@ -369,7 +352,7 @@ def read_digits(folder, source):
     return dict(zip(NAMES, (images[train], labels[train], images[test], labels[test]), strict=True))
 
 
-def cifar(kind, classes, *sha256):
+def cifar(kind, classes, ood, *sha256):
     return Source(
         classes=classes,
         train=50_000,
@@ -380,13 +363,15 @@ def cifar(kind, classes, *sha256):
         md5=kind.tgz_md5,
         layout=kind.base_folder,
         sha256=dict(zip(NAMES, sha256, strict=True)),
+        ood=ood,
     )
 
 
-DATASETS: dict[str, Source] = {
+DATASETS: dict[str, Source | Own] = {
     "cifar10": cifar(
         CIFAR10,
         10,
+        "cifar100",
         "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
         "f5cfe00b0f00968c0cc5ff3b1d2de51b10e33efa277c2986f4e0fa63e58c9f4f",
         "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
@@ -395,6 +380,7 @@ DATASETS: dict[str, Source] = {
     "cifar100": cifar(
         CIFAR100,
         100,
+        "cifar10",
         "4e457917601a66aed021f5fa37957b56c6319557c0a8ed5484de3c390af45430",
         "8bf4935e7c77a3096270043c6f3b221b6ecb9c63d1a08608e9af66cff17e977a",
         "4cb8e5d9309da489bf6b19cc10cd96c3ae6f8daf225380b605aaee4c0d6aee19",
@@ -410,5 +396,5 @@ DATASETS: dict[str, Source] = {
         md5="90528d7ca1a48142e341f4ef8d21d0de",
         layout="tiny-imagenet-200",
     ),
-    "digits": Source(classes=10, train=1_437, test=360, size=32, read=read_digits),
+    "digits": Source(classes=10, train=1_437, test=360, size=32, read=read_digits, ood="digits_c"),
 }

@@ -14,7 +14,7 @@ from PIL import Image
 
 from rbue import metrics, noise, surgery
 from rbue.data import augment
-from rbue.data.ood import OOD, outside
+from rbue.data.ood import load_ood, ood_name
 from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.layers import DropReLU, GaussianWeight
@@ -68,10 +68,10 @@ def predictions(evaluated, labels, foreign):
 
 def foreign_entropy(run, test, data):
     """Predictive entropy of each image of another dataset, if that is on disk."""
-    if run.trained_on not in OOD:
+    if not ood_name(run.trained_on):
         return None
     try:
-        images = outside(run.trained_on, data, run.data_dir)
+        images = load_ood(run.trained_on, data, run.data_dir)
     except UserError as sentence:
         log.warning("no images out of distribution, so no AUROC: %s", sentence)
         return None
@@ -83,7 +83,7 @@ def ood(run, probs, foreign):
     if foreign is None:
         return None
     return {
-        "dataset": OOD[run.trained_on],
+        "dataset": ood_name(run.trained_on),
         "auroc": metrics.auroc(metrics.entropy(probs.double()), foreign),
         "entropy": foreign.mean().item(),
         "images": len(foreign),

@@ -6,6 +6,7 @@ from tqdm import tqdm
 
 from rbue import metrics
 from rbue.data import corrupted
+from rbue.data.corruptions import TYPES
 from rbue.errors import UserError
 from rbue.progress import bars
 from rbue.runs import results
@@ -24,7 +25,7 @@ def report(run, test, sets):
     done = begun(path, sets.source)
     with tqdm(sets.cells, desc=f"{run.name} {sets.source}", unit="set", disable=bars()) as bar:
         for name, severity in bar:
-            if name not in done["skipped"] and severity > len(done["types"].get(name, [])):
+            if name not in done["skipped"] and severity > len(done.get(part(name), {}).get(name, [])):
                 bar.set_postfix_str(f"{name} {severity}")
                 add(done, name, severity, run, sets, test)
                 results.write(path, done)
@@ -35,10 +36,16 @@ def begun(path, source):
     """What an earlier start of this run left, if it tested the same images."""
     try:
         done = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        types = done["types"] if done.get("source") == source else {}
+        same = done.get("source") == source
+        kept = {"types": done["types"] if same else {}} | ({"own": done["own"]} if same and "own" in done else {})
     except (ValueError, KeyError, AttributeError) as error:
         raise UserError(f"{path} cannot be read ({error}): move it away to test all of its sets again") from error
-    return {"source": source, "types": types, "skipped": {}}  # what was missing then may be here now
+    return {"source": source, **kept, "skipped": {}}  # what was missing then may be here now
+
+
+def part(name):
+    """The 19 types of the paper's box plots stay among themselves: a user's own are kept beside them."""
+    return "types" if name in TYPES else "own"
 
 
 def add(done, name, severity, run, sets, test):
@@ -53,4 +60,4 @@ def add(done, name, severity, run, sets, test):
     evaluated, _ = test(images, quiet=True)
     scores = metrics.score(evaluated.mean, labels.cpu(), run.bins)
     cell = {"severity": severity} | {key: scores[key] for key in ("accuracy", "ece", "nll", "brier")}
-    done["types"].setdefault(name, []).append(cell)
+    done.setdefault(part(name), {}).setdefault(name, []).append(cell)

@@ -187,10 +187,12 @@ class Level:
 
 @dataclass(frozen=True)
 class Corruptions:
-    """`source` is generated or official; `skipped` says why a type was left out."""
+    """`source` is generated or official; `types` are among the 19 of the paper, `own` are a user's own; `skipped` says
+    why a type was left out."""
 
     source: str
     types: dict[str, list[Level]]
+    own: dict[str, list[Level]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
 

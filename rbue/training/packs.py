@@ -25,14 +25,14 @@ def train_in_packs(runs):
     yield failed
 
     def source(run):
-        return run.device, run.trained_on, run.data_dir, run.holdout
+        return run.device, run.trained_on, run.data_dir, run.holdout, run.size or 0
 
     for _, alike in groupby(sorted(runs, key=source), source):
         alike = list(alike)
         try:
             first = alike[0]
             device = devices.choose(first.device, first.per_gpu)
-            data = datasets.of(first)
+            data = datasets.load_for(first)
         except Exception as error:  # what needs another dataset goes on
             failed |= {run.training_name: failure(error) for run in alike}
         else:

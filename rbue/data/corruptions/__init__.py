@@ -1,12 +1,15 @@
-"""The 19 corruptions of CIFAR-10-C and Tiny-ImageNet-C, batched, on any device.
+"""The 19 corruptions of CIFAR-10-C and Tiny-ImageNet-C, and a user's own, batched, on any device.
 
     corrupt(images, "fog", 3, index)    uint8 (N, 3, 32, 32) or (N, 3, 64, 64) in, the same out
+    @corruption("posterize", (6, 5, 4, 3, 2))    registers a corruption of your own, for any size
 
 Image i of a type and severity is always the same bytes: in any batch, in any order, on CPU and GPU. The definitions are
 those of hendrycks/robustness (make_cifar_c.py for 32x32, make_tinyimagenet_c.py for 64x64) with their constants and
 their quirks; only the random numbers are others. Neither OpenCV nor scipy is needed.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -16,12 +19,12 @@ from rbue.data.corruptions.draws import Draws
 from rbue.data.corruptions.severities import CONSTANTS, TYPES
 from rbue.errors import UserError, one_of
 
-__all__ = ["CORRUPTIONS", "SEVERITIES", "TYPES", "Draws", "corrupt"]
+__all__ = ["CORRUPTIONS", "SEVERITIES", "TYPES", "Draws", "corrupt", "corruption"]
 
 SEVERITIES = (1, 2, 3, 4, 5)
 CHUNK = {"cpu": 2**19, "cuda": 2**24}  # pixels at a time: a CPU is fastest near its cache
 
-CORRUPTIONS = {  # name → f(uint8 images, constants, draws)
+_OFFICIAL = {  # name → f(uint8 images, constants, draws)
     "gaussian_noise": noise.gaussian_noise,
     "shot_noise": noise.shot_noise,
     "impulse_noise": noise.impulse_noise,
@@ -44,6 +47,46 @@ CORRUPTIONS = {  # name → f(uint8 images, constants, draws)
 }
 
 
+@dataclass(frozen=True)
+class Corruption:
+    """A function (uint8 images, constant, draws) → uint8 images, and its five constants, for all sizes or by size."""
+
+    make: Callable
+    severities: tuple | dict[int, tuple]
+
+    def constants(self, size):
+        """The five constants for images of this size, or None where it is not made for them."""
+        return self.severities.get(size) if isinstance(self.severities, dict) else self.severities
+
+
+# What can be made: the 19 official types, then the user's own. The 19 alone are TYPES: what an official archive holds
+# and what the digits' foreign images are made of.
+CORRUPTIONS = {
+    name: Corruption(make, {size: constants[name] for size, constants in CONSTANTS.items()})
+    for name, make in _OFFICIAL.items()
+}
+
+
+def corruption(name, severities):
+    """Register the decorated function as a corruption of your own; `severities` are its five constants, weakest first.
+
+    The function is called with uint8 images (N, 3, H, W), one of the constants, and a `Draws` for random numbers. From
+    then on every generated set of a `_c` dataset has it, after the 19 types.
+    """
+    for five in severities.values() if isinstance(severities, dict) else [severities]:
+        if len(five) != len(SEVERITIES):
+            raise UserError(f"corruption {name} has {len(five)} severities instead of {len(SEVERITIES)}")
+
+    def register(make):
+        known = CORRUPTIONS[name].make if name in CORRUPTIONS else make
+        if (known.__module__, known.__qualname__) != (make.__module__, make.__qualname__):
+            raise UserError(f"corruption {name} is defined twice: in {known.__module__} and in {make.__module__}")
+        CORRUPTIONS[name] = Corruption(make, severities)
+        return make
+
+    return register
+
+
 @torch.no_grad()
 def corrupt(images, name, severity, index, seed=0, textures=None, saved=None):
     """Corrupted copies of `images`, which are numbered `index` (int64) in their dataset.
@@ -52,24 +95,30 @@ def corrupt(images, name, severity, index, seed=0, textures=None, saved=None):
     images pass through that JPEG and 32x32 do not. `saved` is another quality, or 0 for none.
     """
     constants, size = _constants(images, name, severity), images.shape[-1]
-    apply = partial(weather.frost, textures=textures) if name == "frost" else CORRUPTIONS[name]
-    quality = {32: 0, 64: 85}[size] if saved is None else saved
+    make = partial(weather.frost, textures=textures) if name == "frost" else CORRUPTIONS[name].make
+    quality = {64: 85}.get(size, 0) if saved is None else saved
     images, index = images.contiguous(), index.to(images.device)
     out = torch.empty_like(images)
     step = max(1, CHUNK.get(images.device.type, CHUNK["cpu"]) // size**2)
     for start in range(0, len(images), step):
         part = slice(start, start + step)
-        done = apply(images[part], constants, Draws(name, severity, index[part], seed))
+        done = make(images[part], constants, Draws(name, severity, index[part], seed))
+        if done.dtype != torch.uint8 or done.shape != images[part].shape:
+            got, wanted = (f"{x.dtype} {tuple(x.shape)}" for x in (done, images[part]))
+            raise UserError(f"corruption {name} gives {got} instead of {wanted}")
         out[part] = jpeg.jpeg(done, quality) if quality else done
     return out
 
 
 def _constants(images, name, severity):
     """The numbers of a type, severity and size, or a sentence."""
-    one_of(TYPES, corruption=name)
+    one_of(CORRUPTIONS, corruption=name)
     if severity not in SEVERITIES:
         raise UserError(f"severity={severity} must be one of 1, 2, 3, 4, 5")
-    if images.dtype != torch.uint8 or images.shape[1:] not in {(3, size, size) for size in CONSTANTS}:
-        got = f"{images.dtype} {tuple(images.shape)}"
-        raise UserError(f"corruptions take uint8 images (N, 3, 32, 32) or (N, 3, 64, 64), not {got}")
-    return CONSTANTS[images.shape[-1]][name][severity - 1]
+    kind, got = CORRUPTIONS[name], f"{images.dtype} {tuple(images.shape)}"
+    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
+        raise UserError(f"corruptions take uint8 images (N, 3, size, size), not {got}")
+    if images.shape[2] != images.shape[3] or not kind.constants(images.shape[3]):
+        sizes = " or ".join(f"(N, 3, {size}, {size})" for size in kind.severities)
+        raise UserError(f"{name} takes uint8 images {sizes}, not {got}")
+    return kind.constants(images.shape[3])[severity - 1]

@@ -4,6 +4,7 @@ Only integer hashes, tables and operations that IEEE 754 rounds in one way, so t
 device and in every batch; logarithms and cosines, which libraries round differently, stay inside the tables.
 """
 
+import hashlib
 from functools import lru_cache
 from math import prod
 
@@ -22,8 +23,7 @@ class Draws:
     """What one type at one severity draws for the images numbered `index`."""
 
     def __init__(self, name, severity, index, seed=0):
-        step = TYPES.index(name) * 8 + severity
-        self.keys = keys(seed + CORRUPT, step, index, len(STREAMS))
+        self.keys = keys(seed + CORRUPT, 8 * number(name) + severity, index, len(STREAMS))
 
     def bits(self, stream, *shape):
         """int32, uniform over all 2**32 values."""
@@ -50,6 +50,14 @@ class Draws:
         r = radius[torch.where(high > 0, high, low + 0x10000)]
         both = torch.cat([r * cosine[turn], r * cosine[(turn + 0xC000) & 0xFFFF]], 1)
         return (both[:, :count] * NORMAL_GRID).round().view(-1, *shape) / NORMAL_GRID
+
+
+def number(name):
+    """The place of an official type in its list. A user's own type has a number of its name, far above the list: its
+    draws are its own, and stay the same whatever else is registered."""
+    if name in TYPES:
+        return TYPES.index(name)
+    return 2**48 + int.from_bytes(hashlib.sha256(name.encode()).digest()[:5])
 
 
 @lru_cache

@@ -1,13 +1,15 @@
-"""Four tables the paper has not: the one-pass twin of each network, temperature scaling, images from elsewhere, and
-more scores from what was predicted for each test image.
+"""Tables the paper has not: the one-pass twin of each network, temperature scaling, images from elsewhere, more scores
+from what was predicted for each test image, and corruptions of the user's own.
 
 Each goes pick → mean over seeds → text. A run without the numbers, from an older version, is not in them.
 """
 
+import pandas as pd
+
 from rbue.report.columns import METHOD, Grid, count, decimals, milliseconds, number, seeded, shown, words
 from rbue.report.figures.frames import picked
 from rbue.report.figures.style import write_csv, write_text
-from rbue.report.records import over_seeds
+from rbue.report.records import SCORES, most_passes, over_seeds
 from rbue.report.text import dataset_name
 from rbue.runs.predictions import scores
 
@@ -112,7 +114,15 @@ ELSEWHERE_NOTES = [
 
 
 def more_scores(result):
-    return scores(result.predictions, result.config.get("bins", 30)) if result.predictions else None
+    """The scores of the stored predictions, and the user's own metrics."""
+    found = scores(result.predictions, result.config.get("bins", 30)) if result.predictions else {}
+    return own_metrics(result) | found
+
+
+def own_metrics(result):
+    """The metrics that are not the suite's own; one with the name of a column of ours is not shown."""
+    taken = {*SCORES, *(column.key.removeprefix("ours_") for column in MORE)}
+    return {name: value for name, value in result.metrics.items() if name not in taken}
 
 
 MORE = [
@@ -135,16 +145,51 @@ MORE_NOTES = [
     SEEDS,
 ]
 
+# --- corruptions of the user's own ------------------------------------------------------------------------------------
+
+
+def own_corruptions(network):
+    """Mean, std and n of each row and corruption that is not among the 19, by severity."""
+    runs = most_passes(network.corrupted, ["row", "seed"])
+    found = [(run, run.result.corruptions.own) for run in runs.itertuples() if run.result.corruptions]
+    frame = pd.DataFrame(
+        {"row": run.row, "seed": run.seed, "corruption": name} | by_severity(levels)
+        for run, types in found
+        for name, levels in types.items()
+    )
+    key = ["row", "corruption"]
+    return frame if frame.empty else over_seeds(frame, key, frame.columns.difference([*key, "seed"]))
+
+
+def by_severity(levels):
+    percents = {f"accuracy_{level.severity}": 100 * level.accuracy for level in levels}
+    return percents | {f"ece_{level.severity}": level.ece for level in levels}
+
+
+OWN_TYPES = [
+    words("corruption", "Corruption"),
+    *(seeded(f"accuracy_{k}", "Accuracy, %", f"severity {k}", percent) for k in range(1, 6)),
+    *(seeded(f"ece_{k}", "ECE", f"severity {k}", three) for k in range(1, 6)),
+]
+OWN_TYPES_NOTES = [
+    "Corruptions that the user registered. The box plots and averages are over the 19 types of the paper and leave "
+    "them aside.",
+    SEEDS,
+]
+
 TABLES = {  # file → (title, what a result gives, columns, notes)
     "twins": ("One pass instead of many", twin, TWIN, TWIN_NOTES),
     "temperature": ("Before and after temperature scaling", scaled, SCALED, SCALED_NOTES),
     "scores": ("More scores", more_scores, MORE, MORE_NOTES),
     "ood": ("Images from elsewhere", elsewhere, ELSEWHERE, ELSEWHERE_NOTES),
+    "own-corruptions": ("Corruptions beyond the 19", None, OWN_TYPES, OWN_TYPES_NOTES),
 }
 
 
 def numbers(network, name):
     """Mean, std and n of each row; where several foreign datasets were used, a row for each."""
+    if name == "own-corruptions":
+        return own_corruptions(network)
     frame = picked(network, TABLES[name][1])
     key = ["row", "dataset"] if "dataset" in frame else ["row"]
     values = [column for column in frame if column not in (*key, "method", "seed")]
@@ -157,7 +202,16 @@ def grid(network, name):
     frame = numbers(network, name)
     if frame.empty:
         return None
-    return Grid(f"{title}: {network.title()}", [METHOD, *columns], frame.to_dict("records"), notes)
+    columns, notes = (columns, notes) if name != "scores" else with_own_metrics(network)
+    columns = [column for column in (METHOD, *columns) if column.key in frame]  # a dataset may have no foreign images
+    return Grid(f"{title}: {network.title()}", columns, frame.to_dict("records"), notes)
+
+
+def with_own_metrics(network):
+    """The columns and notes of the scores, with a column for each metric of the user's own that a result has."""
+    names = sorted({name for result in network.clean.result for name in own_metrics(result)})
+    told = [f"Registered by the user, from `result.json`: {', '.join(names)}."] if names else []
+    return [*MORE, *(seeded(name, name, "", three) for name in names)], [*MORE_NOTES, *told]
 
 
 def grids(network, paper_dir):

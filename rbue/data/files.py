@@ -1,0 +1,90 @@
+"""Files into arrays: .npy as maps, images by Pillow, and arrays kept on disk."""
+
+import os
+import tempfile
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+from tqdm import tqdm
+
+from rbue.errors import UserError
+
+NAMES = ("train_images", "train_labels", "test_images", "test_labels")
+
+
+class WrongSize(UserError):
+    """An image has another size than the images before it."""
+
+
+def open_npy(path):
+    """A file shorter than its header promises fails here, before a byte is used."""
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError, SyntaxError) as error:
+        raise UserError(f"{path} is truncated or no .npy array ({error})") from error
+
+
+def list_some(names, shown=3):
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
+def decode_splits(train, test, size, name, fit=False):
+    """The four arrays of two lists of (path, label)."""
+    with tqdm(total=len(train) + len(test), desc=f"decoding {name}", unit=" images", disable=None) as bar:
+        return {
+            "train_images": decode_all(train, size, bar, fit),
+            "train_labels": np.array([label for _, label in train], np.int64),
+            "test_images": decode_all(test, size, bar, fit),
+            "test_labels": np.array([label for _, label in test], np.int64),
+        }
+
+
+def decode_all(pairs, size, bar, fit=False):
+    """Threads suffice: Pillow lets go of the interpreter while it decodes."""
+    out = np.empty((len(pairs), size, size, 3), np.uint8)
+    with ThreadPoolExecutor() as pool:
+        for k, pixels in enumerate(pool.map(partial(decode, size=size, fit=fit), (path for path, _ in pairs))):
+            out[k] = pixels
+            bar.update()
+    return out
+
+
+def decode(path, size, fit=False):
+    """One image as RGB; grey becomes RGB too. `fit` resizes it, otherwise another size is refused."""
+    try:
+        with Image.open(path) as image:
+            refuse_deep(image, path)
+            pixels = fit_square(image.convert("RGB"), size) if fit else np.asarray(image.convert("RGB"))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UserError(f"{path} cannot be decoded ({error})") from error
+    if pixels.shape != (size, size, 3):
+        raise WrongSize(f"{path} is {pixels.shape[1]} × {pixels.shape[0]} pixels instead of {size} × {size}")
+    return pixels
+
+
+def refuse_deep(image, path):
+    """Pillow would cut such pixels off at 255 and give a white image."""
+    if image.mode.startswith(("I", "F")):
+        raise UserError(f"{path} has more than 8 bits per channel: save it with 8")
+
+
+def fit_square(image, size):
+    """The largest centred square of a Pillow image, resized."""
+    return np.asarray(ImageOps.fit(image, (size, size)))
+
+
+def keep(arrays, folder):
+    """Written aside, then moved: a killed process leaves no half array. A read-only folder only costs time."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
+            for name, array in arrays.items():
+                np.save(Path(scratch) / f"{name}.npy", array)
+            for name in arrays:
+                os.replace(Path(scratch) / f"{name}.npy", folder / f"{name}.npy")
+    except OSError as error:
+        warnings.warn(f"the decoded images were not kept, so the next run decodes them again: {error}", stacklevel=2)

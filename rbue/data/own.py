@@ -1,0 +1,189 @@
+"""Your own images: a folder of files is enough, whatever its number of images and classes.
+
+    <data_dir>/<name>/  train/<class>/*.png and test/<class>/*.png, also .jpg and others: torchvision's ImageFolder
+                        or train_images.npy train_labels.npy test_images.npy test_labels.npy: images are uint8
+                        (N, H, W, 3), grey ones (N, H, W) or (N, H, W, 1); labels are whole numbers 0, 1, 2, ...
+
+Grey images become three equal channels, since the networks take three. All images are squares of one size. With `size`
+in the dataset's YAML, images of any size are cut to their centred square and resized.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from torchvision.datasets import ImageFolder
+
+from rbue.data.files import NAMES, WrongSize, decode_splits, fit_square, keep, list_some, open_npy
+from rbue.errors import UserError
+
+WAY_OUT = "size: 32 in the dataset's YAML cuts and resizes all images"
+
+
+def read_files(folder, size=None):
+    """The four arrays of a folder in one of the two forms, and the names of the classes where they are known."""
+    paths = {name: folder / f"{name}.npy" for name in NAMES}
+    missing = [path.name for path in paths.values() if not path.exists()]
+    if len(missing) == len(NAMES):
+        return read_images(folder, size)
+    if missing:
+        raise UserError(f"{folder} lacks {', '.join(missing)}")
+    return {name: open_npy(path) for name, path in paths.items()}
+
+
+@dataclass(frozen=True)
+class Own:
+    """A dataset of your own. `read` is a function (folder, size) → the four arrays by name."""
+
+    read: Callable[[Path, int | None], dict] = read_files
+    ood: str = ""  # the dataset whose images are foreign to this one; empty: none
+
+    def open(self, folder, size, download):
+        """The checked arrays, the names of the classes, and where they are from."""
+        found = self.read(folder, size)
+        arrays = check_arrays(found, folder, size)
+        count = int(arrays["train_labels"].max()) + 1
+        names = tuple(found.get("classes", map(str, range(count))))
+        if len(names) != count:
+            raise UserError(f"what reads {folder} names {len(names)} classes, and the labels count {count}")
+        return arrays, names, str(folder)
+
+
+# --- a folder of images -----------------------------------------------------------------------------------------------
+
+
+def read_images(folder, size=None):
+    """Decodes the images once and keeps the arrays beside them, for as long as no file changes."""
+    splits = list_split(folder / "train"), list_split(folder / "test")
+    refuse_other_classes(*splits)
+    train, test = ([(Path(path), label) for path, label in split.samples] for split in splits)
+    kept, names = folder / f"decoded-{fingerprint(folder, [*train, *test], size)}", {"classes": splits[0].classes}
+    if all((kept / f"{name}.npy").exists() for name in NAMES):
+        return {name: open_npy(kept / f"{name}.npy") for name in NAMES} | names
+    side = size or first_side(train[0][0])
+    arrays = decode_same_size(train, test, side, folder.name, fit=size is not None)
+    keep_in(kept, arrays)
+    return arrays | names
+
+
+def list_split(split):
+    """torchvision's list of the images with their labels, and of the classes, which are the sorted names of folders."""
+    if not split.is_dir():
+        raise UserError(f"{split} is missing: it holds one folder of images per class; or use four arrays")
+    found = ImageFolder(split, allow_empty=True)
+    if len(found.classes) < 2:
+        raise UserError(f"{split} holds one folder of images, {found.classes[0]}: a classifier needs two classes")
+    full = {label for _, label in found.samples}
+    if empty := [name for label, name in enumerate(found.classes) if label not in full]:
+        raise UserError(f"{split} holds no image of the class {list_some(empty)}")
+    return found
+
+
+def refuse_other_classes(train, test):
+    for here, there in ((train, test), (test, train)):
+        if missing := sorted(set(there.classes) - set(here.classes)):
+            raise UserError(f"{here.root} lacks the class {list_some(missing)}, which {there.root} has")
+
+
+def fingerprint(folder, pairs, size):
+    """Another file, another time of writing or another size gives another fingerprint."""
+    stats = ((path.relative_to(folder), path.stat()) for path, _ in pairs)
+    lines = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
+    return hashlib.sha256("\n".join([str(size), *lines]).encode()).hexdigest()[:16]
+
+
+def first_side(path):
+    """The side of the first image, which the others must have too."""
+    try:
+        with Image.open(path) as image:
+            width, height = image.size
+    except OSError as error:
+        raise UserError(f"{path} cannot be decoded ({error})") from error
+    refuse_oblong(width, height, path)
+    return width
+
+
+def refuse_oblong(width, height, path):
+    if width != height:
+        raise UserError(f"{path} holds {width} × {height} pixels, which is no square: {WAY_OUT}")
+
+
+def decode_same_size(train, test, side, name, fit):
+    try:
+        return decode_splits(train, test, side, name, fit)
+    except WrongSize as wrong:
+        raise UserError(f"{wrong}: {WAY_OUT}") from wrong
+
+
+def keep_in(folder, arrays):
+    """In a folder of their own: the form of four arrays beside train/ would be read first, for ever."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError:
+        return  # a read-only folder only costs time
+    keep(arrays, folder)
+
+
+# --- the four arrays --------------------------------------------------------------------------------------------------
+
+
+def check_arrays(found, folder, size=None):
+    """RGB images of one size and labels without a gap, or a sentence that names the file."""
+    if missing := [name for name in NAMES if name not in found]:
+        raise UserError(f"what reads {folder} gives no {', '.join(missing)}")
+    path = {name: folder / f"{name}.npy" for name in NAMES}
+    arrays = {name: np.asarray(found[name]) for name in NAMES}
+    for split in ("train", "test"):
+        images, labels = f"{split}_images", f"{split}_labels"
+        arrays[images] = square(as_rgb(arrays[images], path[images]), size, path[images])
+        arrays[labels] = check_labels(arrays[labels], len(arrays[images]), path[labels])
+    check_classes(arrays["train_labels"], arrays["test_labels"], path)
+    sides = {name: arrays[name].shape[1] for name in ("train_images", "test_images")}
+    if len(set(sides.values())) > 1:
+        told = " and ".join(f"{path[name]} holds images of {side} × {side} pixels" for name, side in sides.items())
+        raise UserError(f"{told}: {WAY_OUT}")
+    return arrays
+
+
+def as_rgb(images, path):
+    """(N, H, W, 3) of grey or coloured images."""
+    channels = images.shape[3:] or (1,)
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or channels not in ((1,), (3,)) or not images.size:
+        wanted = "uint8 (images, height, width, 3), or (images, height, width) for grey images"
+        raise UserError(f"{path} holds {images.dtype} {images.shape} instead of {wanted}")
+    images = images.reshape(*images.shape[:3], *channels)
+    return np.broadcast_to(images, (*images.shape[:3], 3))
+
+
+def square(images, size, path):
+    height, width = images.shape[1:3]
+    if size is None:
+        refuse_oblong(width, height, path)
+    if size in (None, height) and width == height:
+        return images
+    return np.stack([fit_square(Image.fromarray(np.ascontiguousarray(image)), size) for image in images])
+
+
+def check_labels(labels, count, path):
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise UserError(f"{path} holds {labels.dtype} {labels.shape} instead of whole numbers ({count},)")
+    if len(labels) != count:
+        raise UserError(f"{path} holds {len(labels)} labels of {count} images")
+    return labels.astype(np.int64)
+
+
+def check_classes(train, test, path):
+    """Both splits hold every class, and the labels count 0, 1, 2 and so on."""
+    known, tested = np.unique(train), np.unique(test)
+    if known[0] != 0 or known[-1] != len(known) - 1:
+        said = f"holds labels {known[0]} to {known[-1]} of {len(known)} classes"
+        raise UserError(f"{path['train_labels']} {said}: they must count 0, 1, 2 and so on without a gap")
+    if len(known) < 2:
+        raise UserError(f"{path['train_labels']} holds one class: a classifier needs two or more")
+    if strange := np.setdiff1d(tested, known).tolist():
+        raise UserError(f"{path['test_labels']} holds label {strange[0]}, and training labels are 0 to {known[-1]}")
+    if absent := np.setdiff1d(known, tested).tolist():
+        raise UserError(f"{path['test_labels']} holds no image of class {list_some(list(map(str, absent)))}")
