@@ -15,7 +15,7 @@ from conftest import ROOT
 
 from rbue import training
 from rbue.report.records import records
-from rbue.report.rows import LABELS, ROWS, place
+from rbue.report.rows import LABELS, ROWS, match_row
 from rbue.runs import locks, results, sweeps
 from rbue.training import checkpoints, loop, packs
 from rbue.training import step as steps
@@ -45,7 +45,7 @@ def sweep(folder, *words, **options):
 
 
 def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
-    assert {place(run.identity)[0] for run in runs("sweep=rows dataset=cifar100 arch=vgg13")} == set(LABELS)
+    assert {match_row(run.identity)[0] for run in runs("sweep=rows dataset=cifar100 arch=vgg13")} == set(LABELS)
     corrupted = runs("sweep=rows dataset=cifar10_c arch=vgg13")
     not_drawn = {"MC-Dropout(0.2)", "MC-DropReLU(0.8)", "MC-DropReLU(0.85)", "MC-DropReLU(0.9)"}
     wanted = [settings for label, settings in ROWS if label not in not_drawn]

@@ -1,7 +1,7 @@
-"""Four tables the paper has not: the one-pass twin of each network, temperature scaling, images from elsewhere, and
-more scores from what was predicted for each test image.
+"""Four tables that are not in the paper: the deterministic network, temperature scaling, OOD images, and more scores
+from the stored predictions.
 
-Each goes pick → mean over seeds → text. A run without the numbers, from an older version, is not in them.
+Each is built in three stages: pick numbers → mean over seeds → text. Runs of older versions may lack the numbers.
 """
 
 from rbue.report.columns import METHOD, Grid, count, decimals, milliseconds, number, seeded, shown, words
@@ -17,7 +17,7 @@ SEEDS = "Mean ± standard deviation over seeds (number of seeds)."
 
 @shown
 def factor(value):
-    """`98×`, `3.6×`: how many times."""
+    """Format a factor: `98×`, `3.6×`."""
     return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×"
 
 
@@ -25,7 +25,7 @@ def factor(value):
 
 
 def twin(result):
-    """The samples' scores beside those of the one pass in which every random thing is its mean."""
+    """Return the samples' scores and those of the deterministic network (one pass, all noise replaced by its mean)."""
     other, own = result.twin, result.metrics
     if not other:
         return None
@@ -135,7 +135,7 @@ MORE_NOTES = [
     SEEDS,
 ]
 
-TABLES = {  # file → (title, what a result gives, columns, notes)
+TABLES = {  # file → (title, function of a result, columns, notes)
     "twins": ("One pass instead of many", twin, TWIN, TWIN_NOTES),
     "temperature": ("Before and after temperature scaling", scaled, SCALED, SCALED_NOTES),
     "scores": ("More scores", more_scores, MORE, MORE_NOTES),
@@ -144,7 +144,7 @@ TABLES = {  # file → (title, what a result gives, columns, notes)
 
 
 def numbers(network, name):
-    """Mean, std and n of each row; where several foreign datasets were used, a row for each."""
+    """Mean, std and n of each row; one row per OOD dataset if there are several."""
     frame = picked(network, TABLES[name][1])
     key = ["row", "dataset"] if "dataset" in frame else ["row"]
     values = [column for column in frame if column not in (*key, "method", "seed")]
@@ -152,7 +152,7 @@ def numbers(network, name):
 
 
 def grid(network, name):
-    """The table, or None without data."""
+    """Return the table, or None without data."""
     title, _, columns, notes = TABLES[name]
     frame = numbers(network, name)
     if frame.empty:
