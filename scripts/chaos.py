@@ -83,7 +83,7 @@ def readable(folder):
     return all(json.loads(p.read_text()) is not None for p in folder.rglob("*.json"))
 
 
-# --- the storms -------------------------------------------------------------------------------------------------------
+# --- the disturbances -------------------------------------------------------------------------------------------------
 
 
 def killed(calm, folder, chance, words, seconds):
@@ -187,7 +187,7 @@ def judged(folder, words):
     return None if sound else f"{words}: exit {done.returncode}, {lines[-1:]}, left {list(folder.iterdir())}"
 
 
-# --- all of it --------------------------------------------------------------------------------------------------------
+# --- the command ------------------------------------------------------------------------------------------------------
 
 STORMS = {"wrong": wrong, "killed": killed, "twice": twice, "launchers": launchers}
 

@@ -39,7 +39,7 @@ def stochastic(kind, arch="small"):
     return NETWORKS[kind](net).eval()
 
 
-# --- the twin ---------------------------------------------------------------------------------------------------------
+# --- the deterministic network ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
@@ -123,7 +123,7 @@ def test_networks_without_droprelu_have_no_such_variance(digits):
     assert analysis.variance(run, stochastic("rrelu"), digits, CPU) is None
 
 
-# --- images of another dataset ----------------------------------------------------------------------------------------
+# --- OOD images -------------------------------------------------------------------------------------------------------
 
 
 def test_a_dataset_that_is_not_on_disk_is_not_downloaded(tmp_path, monkeypatch, caplog):

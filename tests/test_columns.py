@@ -27,7 +27,7 @@ def built():
     return cells.build(made_up.read_records(results()), PAPER)
 
 
-# --- each form as {(row, heading): text} ------------------------------------------------------------------------------
+# --- each format as {(row, heading): text} ----------------------------------------------------------------------------
 
 
 def of_markdown(text):

@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import migrate  # noqa: E402
 
-# --- what is no result ------------------------------------------------------------------------------------------------
+# --- files that are no result -----------------------------------------------------------------------------------------
 
 DEEP = json.loads("[" * 900 + "]" * 900)
 ODD = ["text", None, [], {}, float("nan"), True, -1.5, [["x"]], {"a": None}, DEEP]

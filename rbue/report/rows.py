@@ -64,7 +64,7 @@ def labelled(settings):
     return next((label for label, own in ROWS if own.items() <= settings.items()), None)
 
 
-# --- the one rule -----------------------------------------------------------------------------------------------------
+# --- which row a run belongs to ---------------------------------------------------------------------------------------
 
 
 @cache

@@ -95,7 +95,7 @@ def title(table):
     return f"{number}{dataset_name(table.dataset)}, protocol `{table.protocol}`"
 
 
-# --- what stands beneath every table ----------------------------------------------------------------------------------
+# --- notes below every table ------------------------------------------------------------------------------------------
 
 
 def coverage(table):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-BITS = 10  # of a float's 23-bit mantissa: relative errors are up to 5e-4, or 1e-3 next to a bin edge, and average out
+BITS = 10  # kept of a 23-bit mantissa: relative errors are up to 5e-4 (1e-3 next to a bin edge) and average out
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def run_of(cfg, overrides=()):
         raise UserError(sentence(error, overrides)) from error
 
 
-# --- what was begun ---------------------------------------------------------------------------------------------------
+# --- begun tables -----------------------------------------------------------------------------------------------------
 
 
 def begun_tables(found, results_dir):
@@ -163,7 +163,7 @@ def shared_settings(configs, runs):
     return {key: value for key, value in usual.items() if value != getattr(runs[0], key)}
 
 
-# --- how far it is ----------------------------------------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------------------------------
 
 STATES = ("done", "running", "failed", "missing")
 

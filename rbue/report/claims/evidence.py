@@ -57,7 +57,7 @@ def beyond(items):
     return f", beyond rounding and noise {strict.count(1)} / {strict.count(0)} / {strict.count(-1)}"
 
 
-# --- what lacks, and how many seeds -----------------------------------------------------------------------------------
+# --- missing cells, and the number of seeds ---------------------------------------------------------------------------
 
 
 def missing_text(items, numbers):

@@ -79,7 +79,7 @@ def grid(found):
     return element("div", table(found.columns, found.cells, found.title), notes)
 
 
-# --- the rest ---------------------------------------------------------------------------------------------------------
+# --- pictures and details ---------------------------------------------------------------------------------------------
 
 
 def picture(path, caption, alt):
