@@ -10,9 +10,9 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-import train
 from rbue import metrics
 from rbue.evaluation import analysis
+from rbue.main import experiment
 from rbue.runs import predictions as kept
 from rbue.runs import results
 from rbue.runs.predictions import Predictions
@@ -67,7 +67,7 @@ def test_stored_predictions_give_the_metrics_to_rounding(tmp_path, images):
 
 def test_a_run_stores_what_gives_its_result_again(digits_run):
     run = digits_run("method=rrelu", "epochs=1", "samples=3")
-    train.experiment(run)
+    experiment(run)
     result = read(results.folder(run) / "result.json")
     found, expected = kept.scores(result.predictions), result.metrics | {"auroc": result.ood.auroc}
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2.5e-4)
@@ -169,7 +169,7 @@ def test_damaged_predictions_are_named_and_count_as_absent(content, tmp_path, ca
     assert f"left out: {path} holds no predictions" in capsys.readouterr().err
 
 
-# --- mistakes and foreign images --------------------------------------------------------------------------------------
+# --- mistakes and OOD images ------------------------------------------------------------------------------------------
 
 
 def test_aurc_is_the_mean_error_over_coverages():
