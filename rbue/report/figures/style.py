@@ -89,7 +89,7 @@ def fitted(text, figure):
 
 
 def narrow(row):
-    """Shorten a row's name for a panel's title: the paper's longest name fits into one line."""
+    """Wrap a row's name for a panel's title: the paper's longest name fits into one line."""
     return textwrap.fill(row, 19)
 
 
@@ -124,13 +124,13 @@ def save(figure, path, photographs=False):
 
 
 def to_palette(png):
-    """Reduce a drawing to 256 colours: a third of the bytes, all of which the page contains."""
+    """Reduce a drawing to 256 colours. It then has a third of the bytes, and the page embeds it."""
     with Image.open(png) as image:
         image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(png, optimize=True)
 
 
 def write_csv(frame, path):
-    """Write ten digits, so that two machines write the same bytes."""
+    """Write a CSV with ten digits, so that two machines write the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     frame.to_csv(path, index=False, float_format="%.10g", lineterminator="\n")
     return path
