@@ -16,7 +16,7 @@ class PackedLauncher(BasicLauncher):
         from rbue.runs import devices  # torch takes seconds: not for a TAB
 
         loader, config = self.hydra_context.config_loader, self.config
-        jobs = sweeps.composed(job_overrides, lambda overrides: loader.load_sweep_config(config, overrides))
+        jobs = sweeps.compose_runs(job_overrides, lambda overrides: loader.load_sweep_config(config, overrides))
         waiting = dict(enumerate(jobs, initial_job_idx))
         for run in {run.device: run for _, run in waiting.values()}.values():
             devices.choose(run.device, run.per_gpu)  # refused before the first job

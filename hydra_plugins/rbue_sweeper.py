@@ -35,9 +35,9 @@ class UnionSweeper(BasicSweeper):
         except Exception as error:  # a worker that was killed, a cluster that went away
             if isinstance(error, HydraException):
                 raise
-            print(sweeps.table(sweeps.again(cells)), flush=True)
+            print(sweeps.table(sweeps.refresh(cells)), flush=True)
             sys.exit(f"failed: the launcher gave up ({sentence(error)}): the same command goes on with what is missing")
-        print(sweeps.table(sweeps.again(cells)), flush=True)
+        print(sweeps.table(sweeps.refresh(cells)), flush=True)
         if failed := sum(job.status != JobStatus.COMPLETED for job in returned):
             sys.exit(f"{failed} of {len(missing)} jobs failed: the same command tries them again, and nothing else")
         return [returned]

@@ -92,7 +92,7 @@ def failures_kept(run):
 def keep_failure(run, failed, told=False):
     """Write failed.json into the run's folder, and print the reason unless `told`."""
     try:
-        results.fail(run, str(failed), failed.details)
+        results.write_failure(run, str(failed), failed.details)
     except UserError as why:  # a full disk must not hide what went wrong
         print(f"failed: {why}", file=sys.stderr)
     if not told:

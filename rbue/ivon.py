@@ -1,14 +1,15 @@
 """IVON (Shen et al., 2024): variational inference whose standard deviations come from an estimate of the curvature.
 
 The posterior of a weight is N(mu, 1/(N (h + delta))) with N training images, weight decay delta and curvature h. Each
-step draws one weight w = mu + sigma·eps, takes the gradient g of the loss there, and updates
+step draws one weight w = mu + sigma·eps, computes the gradient g of the loss at w, and updates
 
     momentum ← b1 momentum + (1 - b1) g
     h ← b2 h + (1 - b2) f + (1 - b2)^2 (h - f)^2 / (2 (h + delta)),        f = g eps / sigma
     mu ← mu - rate (h0 + delta) (momentum / (1 - b1^t) + delta mu) / (h + delta)
 
-which is natural-gradient descent on the whole evidence lower bound with the prior N(0, 1/(N delta)): no KL weight. The
-rate is lr / (1 - b1), what SGD with momentum b1 comes to, as long as h stays at its start h0.
+This is natural-gradient descent on the full evidence lower bound with the prior N(0, 1/(N delta)), so there is no KL
+weight. The rate is lr / (1 - b1): while h stays at its initial value h0, steps are as long as those of SGD with
+momentum b1.
 """
 
 import torch
@@ -17,7 +18,7 @@ from rbue.layers import GaussianWeight
 
 
 class IvonWeight(GaussianWeight):
-    """A Gaussian weight whose deviation is set by its curvature, which Ivon updates."""
+    """A Gaussian weight whose standard deviation follows from its curvature, which Ivon updates."""
 
     def __init__(self, mu, images, weight_decay, hess_init):
         super().__init__((images * weight_decay) ** -0.5)
@@ -37,7 +38,7 @@ class IvonWeight(GaussianWeight):
 
 
 class Ivon(torch.optim.Optimizer):
-    """Updates means and curvatures of the given (mean, IvonWeight) pairs. `lr` is a tensor, read anew at every step."""
+    """Update the means and curvatures of (mean, IvonWeight) pairs. `lr` is a tensor that is read at every step."""
 
     def __init__(self, posteriors, lr, beta1, beta2, hess_init):
         super().__init__([mu for mu, _ in posteriors], {})
@@ -50,7 +51,7 @@ class Ivon(torch.optim.Optimizer):
     def step(self):
         means, decay = self.param_groups[0]["params"], self.sites[0].decay
         states, hessians = [self.state[mu] for mu in means], [site.hessian for site in self.sites]
-        states[0]["step"] += 1  # one count serves all
+        states[0]["step"] += 1  # one counter serves all weights
         debias = 1 - self.beta1 ** states[0]["step"]
         momenta = [state["momentum"] for state in states]
         torch._foreach_lerp_(momenta, [mu.grad for mu in means], 1 - self.beta1)

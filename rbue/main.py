@@ -26,7 +26,7 @@ def run_job(cfg):
     """One job: a finished run is skipped, any other is trained, evaluated and written."""
     with one_sentence_errors():
         run = parse(cfg)
-        with failures_kept(run), results.opened(run) as result:
+        with failures_kept(run), results.find_or_lock(run) as result:
             if result is None:
                 result = experiment(run)
                 print(f"wrote {results.folder(run)}/result.json")
@@ -49,4 +49,4 @@ def experiment(run):
     evaluated, cost = test(images.test_images)
     report = metrics.report(evaluated, images.test_labels, run.bins) | corruption.report(run, test, sets)
     more, predictions = analysis.report(run, networks, test, images, evaluated)
-    return results.record(run, report | more, records, cost, predictions)
+    return results.write_result(run, report | more, records, cost, predictions)

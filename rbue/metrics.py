@@ -78,7 +78,7 @@ def metric(name: str) -> Callable:
     if name in (*BUILT_IN, "samples", "ms_per_image"):
         raise UserError(f"metric {name} cannot be registered: results have a number of that name already")
 
-    def register(function):
+    def register(function: Callable[[Tensor, Tensor], float]) -> Callable[[Tensor, Tensor], float]:
         known = OWN.get(name, function)
         if (known.__module__, known.__qualname__) != (function.__module__, function.__qualname__):
             raise UserError(f"metric {name} is defined twice: in {known.__module__} and in {function.__module__}")

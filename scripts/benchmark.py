@@ -1,12 +1,12 @@
-"""How fast the suite is, as ratios measured side by side in one run on whatever hardware there is.
+"""Measure how fast the suite is, as ratios measured side by side in one run, on any hardware.
 
 python scripts/benchmark.py                      # = make benchmark; a CPU measures the small network only
 python scripts/benchmark.py --only layers        # one part: training, packing, layers, prediction, corruptions or start
-python scripts/benchmark.py --archs vgg13        # other networks; all but training is measured for the first
+python scripts/benchmark.py --archs vgg13        # other networks; only training is measured for all of them
 
-Images are random bytes of CIFAR-10's shape: what is computed does not depend on them. fp32 is as PyTorch has it, with
-convolutions in TF32 where the GPU can. Each figure is the median of repeats after a warm-up. The table goes to
-results/benchmarks/<hardware>.json and .png.
+Images are random bytes of CIFAR-10's shape, since the speed does not depend on their content. fp32 is PyTorch's
+default: convolutions use TF32 if the GPU can. Each number is the median of several repeats after a warm-up. The table
+is written to results/benchmarks/<hardware>.json and .png.
 """
 
 import argparse
@@ -50,7 +50,7 @@ TESTS = 10_000 if torch.cuda.is_available() else 500
 
 
 class Textbook(StochasticLayer):
-    """DropReLU or RReLU as one would write it: a stored random mask or torch's own layer."""
+    """DropReLU or RReLU in the usual way: with a stored random mask, or with torch's own layer."""
 
     def __init__(self, kind):
         super().__init__()
@@ -64,14 +64,14 @@ class Textbook(StochasticLayer):
 
 
 class Plain(StochasticLayer):
-    """A rectifier in a site's place that draws nothing: what the passes cost without noise."""
+    """A plain rectifier as a stochastic layer without noise: it shows what the passes cost by themselves."""
 
     def forward(self, x):
         return x.relu()
 
 
 def make_data():
-    generator = np.random.default_rng(0)  # several times as fast as torch's, which would count as part of a start
+    generator = np.random.default_rng(0)  # several times as fast as torch's, which would slow the measured start
 
     def images(count):
         pixels = generator.integers(256, size=(count, 3, 32, 32), dtype=np.uint8)
@@ -87,7 +87,7 @@ def make_run(*overrides):
 
 
 def seconds(functions, device, inner, repeats):
-    """Medians of the time of one call of each, measured in turns after a warm-up: a drifting clock favours nobody."""
+    """Median seconds per call of each function, measured in turns after a warm-up, so that a drifting clock is fair."""
     taken = [[clocked(function, device, inner) for function in functions] for _ in range(repeats + 1)]
     return [statistics.median(times[1:]) for times in zip(*taken, strict=True)]
 
@@ -103,14 +103,14 @@ def clocked(function, device, inner):
 
 @contextmanager
 def pytorch_defaults():
-    """For what a paper's repository has: cuDNN chooses by heuristics."""
+    """Let cuDNN choose by heuristics, as in a paper's repository."""
     ours, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
     yield
     torch.backends.cudnn.benchmark = ours
 
 
 class Bench:
-    """Measures and keeps the rows of the table."""
+    """Measure, and collect the rows of the table."""
 
     def __init__(self, device, quick):
         self.device, self.data = device, make_data()
@@ -120,17 +120,17 @@ class Bench:
 
     @property
     def held(self):
-        """Bytes on the GPU now: what stands there before a contestant comes is not its own."""
+        """Bytes on the GPU now; they do not count for the next contestant."""
         return torch.cuda.memory_allocated() if self.gpu else 0
 
     def row(self, group, name, function, images, inner=None, before=0, **settings):
         if self.gpu:
             torch.cuda.reset_peak_memory_stats()
         (taken,) = seconds([function], self.device, inner or self.inner, self.repeats)
-        self.add(group, name, taken, images, peak_memory_bytes=devices.peak(self.device) - before, **settings)
+        self.add(group, name, taken, images, peak_memory_bytes=devices.peak_memory(self.device) - before, **settings)
 
     def race(self, group, images, runners, inner=None):
-        """Rows of (name, function, settings), measured in turns."""
+        """Add rows of (name, function, settings), measured in turns."""
         measured = seconds([function for _, function, _ in runners], self.device, inner or self.inner, self.repeats)
         for (name, _, settings), taken in zip(runners, measured, strict=True):
             self.add(group, name, taken, settings.pop("images", images), **settings)
@@ -161,7 +161,7 @@ class Bench:
             before, loop = self.held, PlainLoop(arch, self.data, self.device)
             common = {"images": BATCH, "flops": flops, "inner": few, "before": before}
             self.row(group, plain, loop.from_loader, **common)
-            loop.batches.close()  # its workers must not compete with what is measured next
+            loop.batches.close()  # its workers must not compete with the next measurement
             self.row(group, held, loop.from_device, against=plain, **common)
         self.race(group, BATCH, [self.trained("ours", arch, 1, flops=flops, against=held)])
 
@@ -172,7 +172,7 @@ class Bench:
         self.race(f"{arch} packed", BATCH, [one, four])
 
     def trained(self, name, arch, models, layer=None, **settings):
-        """A runner of the step of so many networks. Its memory is what warming up took: a graph's replay takes none."""
+        """Return a runner for one step of `models` networks. Its memory is the warm-up's: a replay allocates none."""
         before = self.held
         with devices.measured(self.device) as cost:
             steps = [self.step(make_run(f"arch={arch}", f"seed={seed}"), layer) for seed in range(models)]
@@ -217,7 +217,7 @@ class Bench:
             self.race(group, TESTS, runners, inner=1)
 
     def passes(self, network, count):
-        """What a paper's repository does: the whole network once a sample, fp32, batches of 500."""
+        """Predict as a paper's repository does: the whole network once per sample, fp32, batches of 500."""
         with torch.no_grad():
             for _ in range(count):
                 for x in self.pictures().split(500):
@@ -227,7 +227,7 @@ class Bench:
         return self.data.test_images.to(self.device).float().div(255)
 
     def predicted(self, name, network, samples, against):
-        """A runner of our prediction of all test images."""
+        """Return a runner that predicts all test images with our evaluator."""
         run, before = make_run(f"samples={samples}", "method=dropreLU"), self.held
         batch = evaluator.batch_size(run, self.device)
         with devices.measured(self.device) as cost, torch.no_grad():
@@ -241,7 +241,7 @@ class Bench:
         return name, work, {"against": against, "engine": how, "peak_memory_bytes": cost["peak_memory_bytes"] - before}
 
     def corruptions(self, _):
-        """The 95 corrupted sets against the package that carries them, on one core, for the types it still runs."""
+        """Compare our corruptions with the imagecorruptions package on one core, for the types it can still make."""
         if find_spec("imagecorruptions") is None:
             print("corruptions: no package to compare with: pip install -e '.[frost]'")
             return
@@ -255,9 +255,9 @@ class Bench:
         self.row("corruptions", same, ours, scale=1 / count, against=plain, **common)
 
     def start(self, arch):
-        """Seconds from starting Python to the end of the first training step, in processes of their own.
+        """Measure seconds from the start of Python to the end of the first training step, each in a new process.
 
-        Python's bytecode is cached before, as an installed package has it.
+        Python's bytecode is cached before, as for an installed package.
         """
         with tempfile.TemporaryDirectory() as cache:
             env = os.environ | {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
@@ -269,17 +269,17 @@ class Bench:
             self.add_start(arch, "warm compile cache", [started(arch, env) for _ in range(3)])
 
     def add_start(self, arch, name, starts):
-        """The phases are the median start's."""
+        """Add a row with the phases of the median start."""
         starts = sorted(starts, key=lambda phases: sum(phases.values()))
         every, phases = [sum(phases.values()) for phases in starts], starts[len(starts) // 2]
         row = {"group": f"{arch} start", "name": f"to the first step, {name}", "ms": 1000 * sum(phases.values())}
         self.rows.append(row | {"seconds": phases, "repeats": every})
-        told = ", ".join(f"{phase} {spent:.1f}" for phase, spent in phases.items())
-        print(f"{arch} start, {name}: {' '.join(f'{s:.1f}' for s in every)} s (the median: {told})", flush=True)
+        phase_times = ", ".join(f"{phase} {spent:.1f}" for phase, spent in phases.items())
+        print(f"{arch} start, {name}: {' '.join(f'{s:.1f}' for s in every)} s (the median: {phase_times})", flush=True)
 
 
 def started(arch, env):
-    """Seconds of each phase of one start."""
+    """Start a process and return the seconds of each phase until its first step."""
     began, child = time.time(), [sys.executable, __file__, "--first-step", arch]
     times = json.loads(subprocess.run(child, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return dict(zip(times, (b - a for a, b in pairwise([began, *times.values()])), strict=True))
@@ -294,7 +294,7 @@ def corrupt_all(images, index, pairs):
 
 
 def packages_own(images):
-    """A function that makes every corruption the installed package can still make, and their names."""
+    """Return a function that makes all corruptions which the installed package can still make, and their names."""
     import cv2
     from imagecorruptions import corrupt as theirs
 
@@ -304,7 +304,7 @@ def packages_own(images):
         try:
             theirs(pictures[0], corruption_name=name, severity=1)
             able.append(name)
-        except Exception as error:  # written for older numpy and scikit-image
+        except Exception as error:  # the package was written for older numpy and scikit-image
             print(f"corruptions: imagecorruptions cannot make {name} here ({type(error).__name__})")
 
     def run():
@@ -316,7 +316,7 @@ def packages_own(images):
 
 
 class PlainLoop:
-    """One step of the loop that a paper's repository has."""
+    """One step of the usual training loop, as in a paper's repository."""
 
     def __init__(self, arch, data, device):
         self.device, self.network = device, plain_network(arch).to(device)
@@ -346,7 +346,7 @@ class PlainLoop:
 
 
 def plain_network(arch):
-    """Without what our networks do for speed."""
+    """Build a network without our optimizations for speed."""
     network = networks.ARCHS[arch](10)
     for stem in (m for m in network.modules() if isinstance(m, Stem)):
         stem.__class__ = torch.nn.Conv2d
@@ -373,7 +373,7 @@ class Pictures(Dataset):
 
 def flops_of(arch):
     """Floating-point operations of one forward pass of one image."""
-    from torch.utils.flop_counter import FlopCounterMode  # here, since a start should not pay for it
+    from torch.utils.flop_counter import FlopCounterMode  # imported here, so that it does not slow the start
 
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         networks.build(arch, 10).eval()(torch.zeros(1, 3, 32, 32))
@@ -381,14 +381,14 @@ def flops_of(arch):
 
 
 def matmul_rate(device):
-    """The hardware's limit as a large matrix product reaches it: bf16 on a GPU, fp32 on a CPU."""
+    """Measure the hardware's limit by a large matrix product: bf16 on a GPU, fp32 on a CPU."""
     size, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     return 2 * size**3 / seconds([lambda: a @ b], device, 10, 3)[0]
 
 
 def first_step(arch):
-    """When each phase of a start was over, as JSON."""
+    """Print when each phase of a start ended, as JSON."""
     times = {"imports": time.time()}
     device, data = devices.choose("auto"), make_data()
     images = Images(data, 4, device)
@@ -405,7 +405,7 @@ def first_step(arch):
 
 
 def content_of(bench):
-    """The measured rows, each with where it comes from: groups of an earlier run stand beside them in the file."""
+    """Return the measured rows, each with its origin, since the file may also hold groups of earlier runs."""
     environment = results.environment()
     source = {"matmul_flops": bench.limit} | {key: environment[key] for key in ("commit", "changed", "torch")}
     rows = [row | source for row in bench.rows]
@@ -413,7 +413,7 @@ def content_of(bench):
 
 
 def save(content):
-    """After every part: what was measured survives an interruption. Groups not measured now stay as they were."""
+    """Save after every part, so that an interruption loses little. Groups that were not measured now stay."""
     from rbue.report.benchmark import draw, merged
 
     name = re.sub(r"[^a-z0-9]+", "-", content["hardware"].lower()).strip("-")
@@ -443,10 +443,10 @@ def main(argv=None):
             getattr(bench, part)(arch)
             print(f"({part}, {arch}: {time.perf_counter() - began:.0f} s)", flush=True)
             content = content_of(bench)
-            content, told = (content, "quick, so nothing is written") if args.quick else save(content)
+            content, message = (content, "quick, so nothing is written") if args.quick else save(content)
     from rbue.report.benchmark import table
 
-    print(f"\n{table(content)}\n\n{told}")
+    print(f"\n{table(content)}\n\n{message}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A storm over the demo's sweep, and a table of what it did not break.
+"""Disturb the demo's sweep in many ways, and print a table of what still holds.
 
 python scripts/chaos.py                            # everything: half an hour on two cores
-python scripts/chaos.py --only wrong               # killed, twice, wrong or launchers
-python scripts/chaos.py --seed 1 epochs=2          # other points in time; words for every sweep, to make it shorter
+python scripts/chaos.py --only wrong               # one kind: killed, twice, wrong or launchers
+python scripts/chaos.py --seed 1 epochs=2          # other points in time; overrides for all sweeps, to shorten them
 """
 
 import argparse
@@ -27,7 +27,7 @@ import torch
 
 from rbue.runs.results import collect
 
-# One thread a process: the same sums in the same order, whoever starts it and whatever runs beside it.
+# One thread per process, so that sums have the same order whatever else runs on the machine.
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
@@ -54,19 +54,19 @@ def finish(process):
 
 
 def weights(folder):
-    """Tensors of every training; reading them all shows that none is half a file."""
+    """Return the tensors of every training. Reading all files shows that none is half-written."""
     paths = sorted((folder / "weights").rglob("*.pt"))
     loaded = {p: torch.load(p, weights_only=True, map_location="cpu") for p in paths}
     return {p.relative_to(folder): saved["network"] for p, saved in loaded.items() if p.name == "weights.pt"}
 
 
 def metrics(folder):
-    """What was measured, without times and hardware."""
+    """Return the scores, without times and hardware."""
     return {result.name: (result.metrics, result.corruptions) for result in collect(folder / "results")}
 
 
 def finished(folder):
-    """Every finished file with what changes when it is written again."""
+    """Return every finished file with its inode and time, which change if it is written again."""
     paths = [p for name in ("weights.pt", "result.json") for p in folder.rglob(name)]
     return {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in paths}
 
@@ -79,15 +79,15 @@ def same_weights(one, other):
 
 
 def readable(folder):
-    """No half-written JSON (weights() reads the rest)."""
+    """Whether no JSON file is half-written (weights() checks the other files)."""
     return all(json.loads(p.read_text(encoding="utf-8")) is not None for p in folder.rglob("*.json"))
 
 
-# --- the storms -------------------------------------------------------------------------------------------------------
+# --- the disturbances -------------------------------------------------------------------------------------------------
 
 
 def killed(calm, folder, chance, words, seconds):
-    """SIGKILL at 20 points in time, each start going on where the one before was struck."""
+    """Send SIGKILL at 20 points in time; each start resumes where the previous one was killed."""
     once = {}
     for _ in range(20):
         process = start(folder, *words)
@@ -101,15 +101,15 @@ def killed(calm, folder, chance, words, seconds):
     code, _, _ = finish(start(folder, *words))
     now, left = finished(folder), list(folder.rglob(".*"))
     yield "killed 20 times: the sweep ends complete", f"{len(metrics(folder))} cells", code == 0
-    again = sum(now[path] != stamp for path, stamp in once.items())
-    yield "files trained or written to the end twice", f"{again} of {len(now)}", again == 0
+    rewritten = sum(now[path] != stamp for path, stamp in once.items())
+    yield "files trained or written to the end twice", f"{rewritten} of {len(now)}", rewritten == 0
     yield "half-written files, stale locks", str(len(left)), not left
     yield "weights equal to the undisturbed sweep's, to the bit", str(len(weights(folder))), same_weights(calm, folder)
     yield "metrics equal", str(len(metrics(folder))), metrics(calm) == metrics(folder)
 
 
 def twice(calm, folder, chance, words, seconds):
-    """Two sweeps at once on one folder."""
+    """Run two sweeps at once on one folder."""
     both = [start(folder, *words) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         ended = list(pool.map(finish, both))
@@ -124,7 +124,7 @@ def twice(calm, folder, chance, words, seconds):
 
 
 def launchers(calm, folder, chance, words, seconds):
-    """The same sweep through every launcher that is installed."""
+    """Run the same sweep with every installed launcher."""
     ways = {"joblib": ["hydra.launcher.n_jobs=2"], "slurm_local": [], "ray": ["hydra.launcher.ray.init.num_cpus=2"]}
     plugins = {"joblib": "joblib", "slurm_local": "submitit", "ray": "ray"}
     for launch, extra in ways.items():
@@ -151,7 +151,7 @@ SYNTAX = ["epochs=[", "seed=(1", "lr={", "q==", "=3", "method='single", "lr_drop
 
 
 def wrong_line(chance):
-    """A right line with one wrong word: a name, a type, a range, a stranger, or what is no syntax at all."""
+    """Return a valid command line with one wrong word: a name, a type, a range, an unknown key, or bad syntax."""
     word = chance.choice(
         [
             lambda: f"{chance.choice(NAMES)}={chance.choice(['foo', 'Single', 'resnet', 'cifar', '1', 'true'])}",
@@ -168,7 +168,7 @@ def wrong_line(chance):
 
 
 def wrong(calm, folder, chance, words, seconds):
-    """200 wrong command lines in an empty folder."""
+    """Run 200 wrong command lines in empty folders."""
     lines = [wrong_line(chance) for _ in range(200)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         faults = [fault for fault in pool.map(lambda k: judged(folder / str(k), lines[k]), range(200)) if fault]
@@ -178,7 +178,7 @@ def wrong(calm, folder, chance, words, seconds):
 
 
 def judged(folder, words):
-    """What is wrong with the answer to a wrong line, or None."""
+    """Return what is wrong with the answer to a wrong line, or None."""
     folder.mkdir(parents=True)
     run = [sys.executable, str(ROOT / "train.py"), *words]
     done = subprocess.run(run, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120)
@@ -187,7 +187,7 @@ def judged(folder, words):
     return None if sound else f"{words}: exit {done.returncode}, {lines[-1:]}, left {list(folder.iterdir())}"
 
 
-# --- all of it --------------------------------------------------------------------------------------------------------
+# --- the command ------------------------------------------------------------------------------------------------------
 
 STORMS = {"wrong": wrong, "killed": killed, "twice": twice, "launchers": launchers}
 

@@ -1,10 +1,10 @@
-"""Bring stored results to the present format: each run's folder gets the name that its settings have now.
+"""Convert stored results to the current format. Each run's folder gets the name that its settings have now.
 
 python scripts/migrate.py                      # results/runs
 python scripts/migrate.py --results theirs     # somebody else's runs
 
-Results of an older format are also read as they are. Migrate them so that a finished run is found under its name and
-skipped; the weights of its trainings are renamed too. A second call changes nothing.
+Results of an older format can be read without this. Migrate them so that a finished run is found under its name and
+skipped. The weights of its trainings are renamed too. A second call changes nothing.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def arguments(argv):
 
 
 def migrate(path, root, weights):
-    """Rename one run's folder and rewrite its result; its other files move along. Returns whether it was outdated."""
+    """Rename one run's folder and rewrite its result; other files move along. Return whether it was outdated."""
     schema.read(path)  # refuses what is no result
     content = json.loads(path.read_text(encoding="utf-8"))
     if content["format"] == schema.FORMAT:
@@ -46,7 +46,7 @@ def migrate(path, root, weights):
 
 
 def migrate_weights(content, weights):
-    """The folders of the trainings behind a result get their new names too, so that nothing is trained again."""
+    """Rename the folders of the trainings behind a result, so that nothing is trained again."""
     trainings = content.get("trainings") or []
     for old, new in zip(trainings, schema.upgrade(content)["trainings"], strict=False):
         before, after = weights / str(old.get("name")), weights / new["name"]

@@ -1,7 +1,7 @@
-"""Which cells are done, running, failed (and why) or missing, and how long the rest may take.
+"""Print which cells are done, running, failed (and why) or missing, and an estimate of the time left.
 
-python scripts/status.py                                 # the tables of which results/runs holds anything
-python scripts/status.py sweep=table1 seed=0,1,2         # any words of `python train.py -m`
+python scripts/status.py                                 # all tables that have a result in results/runs
+python scripts/status.py sweep=table1 seed=0,1,2         # the overrides of any `python train.py -m`
 """
 
 import sys
@@ -17,21 +17,21 @@ from rbue.runs import results, sweeps
 def main(words):
     folder = dict(word.split("=", 1) for word in words if "=" in word).get("results_dir", "results/runs").strip("'\"")
     asked = any(not word.startswith(("results_dir=", "weights_dir=")) for word in words)
-    cells, notes = ([sweeps.cell(run) for run in sweeps.runs_of(words)], []) if asked else begun(folder, words)
+    cells, notes = ([sweeps.cell(run) for run in sweeps.runs_of(words)], []) if asked else begun_cells(folder, words)
     if not cells:
         print(f"{folder} holds no result yet: python train.py -m sweep=demo makes some")
         return
     print("\n".join([sweeps.table(cells), *notes]))
 
 
-def begun(folder, words):
-    """The cells of every table that is begun, and in what they are not as composed here."""
+def begun_cells(folder, words):
+    """Return the cells of every begun table, and notes on settings that differ from the config here."""
     found = results.collect(folder) if Path(folder).is_dir() else []
     known, cells, notes = {result.folder: result for result in found}, [], []
-    for group, configs in sweeps.begun(found, folder).items():
+    for group, configs in sweeps.begun_tables(found, folder).items():
         try:
             runs, taken = sweeps.rows_of(group, configs, words)
-        except UserError as why:  # a result of another version, with names that are gone
+        except UserError as why:  # a result of another version, with names that no longer exist
             print(f"left out: {' '.join(group)}: {why}", file=sys.stderr)
             continue
         cells += [sweeps.cell(run, known) for run in runs]

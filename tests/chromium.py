@@ -1,4 +1,4 @@
-"""A real headless Chromium for tests, spoken to over two pipes: the DevTools protocol without a further package."""
+"""Control a headless Chromium over two pipes by the DevTools protocol, without a further package."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 BINARY = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
 FLAGS += ["--no-first-run", "--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"]
-PATIENCE = 60  # seconds, on a busy machine
+PATIENCE = 60  # seconds, for a busy machine
 
 
 class Chromium:
@@ -41,7 +41,7 @@ class Chromium:
         return self
 
     def __exit__(self, *error):
-        """Asked to leave, it takes its children along."""
+        """Ask the browser to quit, so that it ends its child processes too."""
         os.write(self.out, json.dumps({"id": 0, "method": "Browser.close"}).encode() + b"\0")
         try:
             self.process.wait(10)
@@ -80,7 +80,7 @@ class Chromium:
         self.call("Emulation.setDeviceMetricsOverride", **size)
 
     def open(self, path):
-        """Loads a file; what happens from then on is in `events`."""
+        """Load a file and collect what happens from then on in `events`."""
         self.events.clear()
         self.call("Page.navigate", url=Path(path).resolve().as_uri())
         self.wait("Page.loadEventFired")
@@ -94,5 +94,5 @@ class Chromium:
         return [message["params"] for message in self.events if message["method"] == event]
 
     def screenshot(self, path):
-        """For whoever wants to look at what a test sees."""
+        """Save what the test sees, for debugging."""
         Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))

@@ -1,4 +1,4 @@
-"""Shared by the tests: runs composed as the command line composes them, and a tiny dataset."""
+"""Shared by the tests: runs composed as on the command line, and a tiny dataset."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ def compose_run(*overrides):
 
 @pytest.fixture
 def digits_run(tmp_path):
-    """A short run on the digits whose files stay in the test's own folder."""
+    """A short run on the digits whose files stay in the test's folder."""
 
     def make(*overrides):
         paths = [f"results_dir={tmp_path}/results", f"weights_dir={tmp_path}/weights"]
@@ -39,7 +39,7 @@ def digits():
 
 @pytest.fixture(scope="session")
 def few_digits(digits):
-    """256 training images: four steps an epoch."""
+    """256 training images, so four steps per epoch."""
     import dataclasses
 
     return dataclasses.replace(digits, train_images=digits.train_images[:256], train_labels=digits.train_labels[:256])

@@ -1,8 +1,8 @@
-"""The 19 corruptions written plainly, one image at a time, with numpy, scipy, OpenCV, skimage and PIL.
+"""Plain definitions of the 19 corruptions, one image at a time, with numpy, scipy, OpenCV, skimage and PIL.
 
 Each is f(image, c, draw): a uint8 (H, W, 3) array, the constants of one severity, and a source of random numbers. With
-numpy's generator (`Numpy`) they are what hendrycks/robustness draws; with `Replay` they see the very draws that the
-batched versions see, so that the two can be compared pixel by pixel.
+numpy's generator (`Numpy`) they draw as hendrycks/robustness does. With `Replay` they use the draws of the batched
+versions, so that the two can be compared pixel by pixel.
 """
 
 from io import BytesIO
@@ -37,7 +37,7 @@ class Numpy:
 
 
 class Replay:
-    """Draws of image `row` out of the batched generator."""
+    """The batched generator's draws for image `row`."""
 
     def __init__(self, draws, row):
         self.draws, self.row = draws, row
@@ -111,7 +111,7 @@ def defocus_blur(x, c, draw):
 
 
 def imagemagick(x, angle, radius, sigma):
-    """MotionBlurImage of 8-bit pixels: every output pixel sums its taps, each clamped into the image."""
+    """ImageMagick's MotionBlurImage on 8-bit pixels: every output pixel sums its taps, each clamped into the image."""
     taps = np.arange(2 * radius + 1)
     weights = np.exp(-(taps**2) / (2.0 * sigma**2))
     weights /= weights.sum()
@@ -171,7 +171,7 @@ def frost(x, c, draw):
 
 
 def plasma(uniform, decay):
-    """Diamond-square point by point: the middle of a square from its corners, the middle of an edge from four sides."""
+    """Diamond-square, point by point: a square's middle from its corners, an edge's middle from four sides."""
     size, wibble = len(uniform), 100.0
     field, step = np.zeros((size, size)), size
     while step >= 2:
@@ -283,5 +283,5 @@ def elastic_transform(x, c, draw, warp=warp_affine):
 
 
 def reference(image, name, c, draw):
-    """One image through its plain definition, truncated to uint8 as the datasets were."""
+    """Apply the plain definition to one image and truncate to uint8, as in the published datasets."""
     return np.uint8(globals()[name](image, c, draw))

@@ -1,4 +1,4 @@
-"""The content of result.json as train.py writes it, with made-up numbers, for the tests of all that reads results."""
+"""Made-up results in the form of train.py's result.json, for the tests of everything that reads results."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ DIGITS = ("digits", "demo", "small")
 
 
 def read(contents):
-    """As collected from files; what was read already stays."""
+    """Parse contents as if collected from files; Results are passed through."""
     return [c if isinstance(c, schema.Result) else schema.parse(json.loads(json.dumps(c))) for c in contents]
 
 
@@ -29,7 +29,7 @@ def read_records(contents):
 
 
 def write(folder, contents):
-    """A folder of finished runs."""
+    """Write a folder of finished runs."""
     for content in contents:
         path = folder / content["name"] / "result.json"
         path.parent.mkdir(parents=True)
@@ -38,7 +38,7 @@ def write(folder, contents):
 
 
 def result(label, accuracy=0.95, ece=0.03, where=("cifar10", "fast", "resnet18"), **changes):
-    """A clean result with scores and costs alone."""
+    """A clean result with only scores and costs."""
     dataset, protocol, arch = where
     settings = dict(ROWS)[label]
     run = replace(canonical(dataset, protocol, settings["method"]), arch=arch, **settings | changes)
@@ -58,7 +58,7 @@ def result(label, accuracy=0.95, ece=0.03, where=("cifar10", "fast", "resnet18")
 
 
 def corrupted(label, source="generated", types=TYPES, step=0.01, **more):
-    """Type k at severity s: accuracy falls by (k + 1) s steps, ECE rises by as many tenths of a percent."""
+    """For type k at severity s, accuracy falls by (k + 1) s steps and ECE rises by as many thousandths."""
     clean = result(label, **more)
     settings = clean["config"] | {"dataset": f"{clean['config']['dataset']}_c", "corruptions": "auto"}
     accuracy, ece = clean["metrics"]["accuracy"], clean["metrics"]["ece"]
@@ -83,7 +83,7 @@ def sampled(label, *values, **more):
 
 
 def picture():
-    """A small image as base64, as the example of a result carries it."""
+    """A small image as base64, as stored in a result's example."""
     file = BytesIO()
     Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(file, "PNG")
     return base64.b64encode(file.getvalue()).decode()
@@ -111,7 +111,7 @@ def layer(site, q=0.8, negative=10.0, positive=5.0):
 
 
 def analysed(label, *values, **more):
-    """With every number of the analysis: one that reads as the paper's, one worse, one better."""
+    """A result with every number of the analysis."""
     found = sampled(label, *(values or (0.94, 0.95)), **more)
     random = found["config"]["method"] not in ("single", "deep_ensemble")
     intervals = {f"{kind}_{m}": [0.001, 0.009] for kind in ("mean", "max") for m in ("jsd", "dis")}
@@ -130,7 +130,7 @@ def analysed(label, *values, **more):
 
 
 def posterior():
-    """Two layers and a bias, whose deviations grew from 0.007; three epochs in which KL falls."""
+    """Two layers and a bias, whose deviations grew from 0.007, and three epochs in which KL falls."""
     names = ("conv.weight", "conv.bias", "fc.weight")
     layers = [
         {"name": n, "elements": 9, "sigma": [0.006, 0.007, 0.008 + k / 1000, 0.009, 0.01]} for k, n in enumerate(names)

@@ -1,4 +1,4 @@
-"""What a result says beyond its scores: each number against its definition, and all of them in one run's file."""
+"""The analyses of a result: each number against its definition, and all of them in one run's file."""
 
 import base64
 import dataclasses
@@ -35,11 +35,11 @@ NETWORKS = {
 def stochastic(kind, arch="small"):
     torch.manual_seed(0)
     net = build(arch, 10)
-    net.train()(X)  # running statistics that are not the identity
+    net.train()(X)  # gives running statistics that are not the identity
     return NETWORKS[kind](net).eval()
 
 
-# --- the twin ---------------------------------------------------------------------------------------------------------
+# --- the deterministic network ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
@@ -123,7 +123,7 @@ def test_networks_without_droprelu_have_no_such_variance(digits):
     assert analysis.variance(run, stochastic("rrelu"), digits, CPU) is None
 
 
-# --- images of another dataset ----------------------------------------------------------------------------------------
+# --- OOD images -------------------------------------------------------------------------------------------------------
 
 
 def test_a_dataset_that_is_not_on_disk_is_not_downloaded(tmp_path, monkeypatch, caplog):
@@ -178,7 +178,7 @@ def test_there_is_no_example_where_nothing_is_right(digits):
 def test_every_class_has_one_name():
     for dataset, names in sources.CLASSES.items():
         assert len(set(names)) == sources.DATASETS[dataset].classes
-        assert dataset != "cifar100" or list(names) == sorted(names)  # the official order is the alphabet's
+        assert dataset != "cifar100" or list(names) == sorted(names)  # its official order is alphabetical
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_a_runs_file_has_every_number(method, absent, digits_run, few_digits, mo
     assert (kept.predicted == kept.label).mean() == pytest.approx(written["metrics"]["accuracy"])
     assert kept.entropy.mean() == pytest.approx(written["metrics"]["entropy"], rel=1e-3)
     assert kept.foreign_entropy.mean() == pytest.approx(written["ood"]["entropy"], rel=1e-3)
-    assert (kept.entropy >= kept.sample_entropy * 0.998).all()  # mutual information is never negative, but for rounding
+    assert (kept.entropy >= kept.sample_entropy * 0.998).all()  # up to rounding, mutual information is not negative
 
 
 def test_under_corruption_nothing_is_said_twice(digits_run):

@@ -28,7 +28,7 @@ def test_all_windows_and_both_directions_occur():
     plain, mirrored = windows(IMAGES[0], 1)
     drawn = [cut(crop=1, step=step)[0] for step in range(200)]
     counts = [sum(torch.equal(d, w) for d in drawn) for w in plain + mirrored]
-    assert min(counts) > 0 and max(counts) < 30  # 18 cells of 200/18 = 11 each
+    assert min(counts) > 0 and max(counts) < 30  # 18 cells with 200/18 = 11 expected each
 
 
 def test_without_crop_and_flip_an_image_stays_as_it_is():

@@ -1,4 +1,4 @@
-"""Ratios are what the benchmark reports; speed itself is never tested."""
+"""The benchmark reports ratios; no test depends on speed itself."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Paired intervals cover what they promise, over images and over seeds; simulated, with fixed seeds."""
+"""Paired intervals cover what they should, over images and over seeds, in simulations with fixed seeds."""
 
 from types import SimpleNamespace
 
@@ -15,17 +15,17 @@ IMAGES = 200
 
 
 def network(rng, skill, trust, seeds=0.2):
-    """One training of a method: its skill scatters from seed to seed."""
+    """One training of a method: its skill varies from seed to seed."""
     return SimpleNamespace(skill=skill + seeds * rng.standard_normal(), trust=trust)
 
 
 def draw_images(rng, images=IMAGES):
-    """How easy each image is: for everybody, and for each of two methods in particular."""
+    """The difficulty of each image: a common part, and a part for each of two methods."""
     return rng.standard_normal((3, images)) * [[1.5], [0.5], [0.5]]
 
 
 def predict(rng, network, images, method=1):
-    """A network's own luck with each image decides too; its confidence is right where trust = 1."""
+    """Predict with a network's own chance on each image. Its confidence is calibrated if trust = 1."""
     ease = network.skill + images[0] + images[method] + 0.7 * rng.standard_normal(images.shape[1])
     right = rng.random(images.shape[1]) < 1 / (1 + np.exp(-ease))
     confidence = 0.1 + 0.9 / (1 + np.exp(-network.trust * ease))
@@ -50,14 +50,14 @@ def difference(rng, ours, theirs):
 
 
 def coverage(differences):
-    """The share of intervals that hold the mean over all simulations."""
+    """The share of intervals that contain the mean over all simulations."""
     truth = np.mean([gap.mean for gap in differences])
     return np.mean([abs(gap.mean - truth) <= gap.reach for gap in differences])
 
 
 # --- coverage ---------------------------------------------------------------------------------------------------------
 
-METHODS = {"skill": 1.0, "trust": 1.0}, {"skill": 1.2, "trust": 1.7}  # one calibrated, one over-confident
+METHODS = {"skill": 1.0, "trust": 1.0}, {"skill": 1.2, "trust": 1.7}  # one calibrated, one overconfident
 
 
 def test_one_seed_a_side_covers_these_two_networks_on_other_images():
@@ -78,7 +78,7 @@ def test_several_seeds_cover_the_methods(seeds):
 
 
 def test_a_side_with_one_seed_is_lent_the_scatter_of_the_other():
-    """The usual case: four seeds of Single, one of every other row. Both sides scatter alike."""
+    """The usual case: four seeds of Single, one of every other row. Both sides vary equally."""
     rng = np.random.default_rng(4)
     seeds = [({"skill": 1.0, "trust": 1.0}, 1), ({"skill": 1.0, "trust": 1.7}, 4)]
     sides = [[[network(rng, **method, seeds=0.6) for _ in range(n)] for method, n in seeds] for _ in range(250)]
@@ -98,14 +98,14 @@ def test_seeds_that_are_not_independent_count_as_one():
 
 
 def test_one_seed_a_side_does_not_cover_the_methods():
-    """Which is why the ledger says so."""
+    """This is why the ledger states it."""
     rng = np.random.default_rng(1)
     far = [[[network(rng, **method, seeds=0.6)] for method in METHODS] for _ in range(200)]
     assert coverage([difference(rng, *networks)["accuracy"] for networks in far]) < 0.85
 
 
 def test_two_seeds_that_are_resampled_as_images_are_would_not_cover():
-    """Two values have a spread of half their difference on average: the t quantile makes up for it."""
+    """The spread of two values is small by chance too often: the t quantile corrects for it."""
     rng = np.random.default_rng(2)
     sides = [[[network(rng, **method, seeds=0.6) for _ in range(2)] for method in METHODS] for _ in range(200)]
     gaps = [difference(rng, *networks)["accuracy"] for networks in sides]
@@ -179,13 +179,13 @@ def test_replicates_of_the_ece_lie_above_it_and_are_centred():
 
 
 def test_seeds_by_hand():
-    """Two seeds, 1 and 3, with replicates of variance 1 that have nothing in common."""
+    """Two seeds with values 1 and 3, whose replicates have variance 1 and nothing in common."""
     rng = np.random.default_rng(0)
     draws = np.linalg.qr(rng.standard_normal((1000, 3)))[0]
     draws = (draws - draws.mean(0)) / (draws - draws.mean(0)).std(0, ddof=1)
     mean = over_seeds([1, 3], [Sampling(draws[:, 0]), Sampling(draws[:, 1])])
-    assert mean.draws.var(ddof=1) == pytest.approx(0.5, abs=0.02)  # all of it each network's own
-    assert mean.variance == pytest.approx(1, abs=0.02)  # (3 - 1)² / 2 / 2: the seeds show it already
+    assert mean.draws.var(ddof=1) == pytest.approx(0.5, abs=0.02)  # all of it belongs to single networks
+    assert mean.variance == pytest.approx(1, abs=0.02)  # (3 - 1)² / 2 / 2: the seeds contain it already
     assert mean.freedom == pytest.approx(1, abs=0.05)
     alike = over_seeds([2, 2], [Sampling(draws[:, 0]), Sampling(draws[:, 0])])
     assert alike.variance == pytest.approx(1) and alike.freedom == np.inf

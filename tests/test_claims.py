@@ -1,4 +1,4 @@
-"""The ledger says what the numbers say: the paper's own as computed by hand, ours with errors, gaps named."""
+"""The ledger agrees with the numbers: the paper's as computed by hand, ours with errors, missing cells named."""
 
 import random
 import re
@@ -32,7 +32,7 @@ PAPER = ROOT / "results" / "paper"
 CLAIMS = load(PAPER)
 LEDGER = {entry.id: entry for entry in claims.build([], PAPER)}
 
-# By hand a page that contradicts another is 'inconsistent', and what only a figure shows 'undecidable'.
+# By hand, 'inconsistent' marks a page that contradicts another, and 'undecidable' what only a figure shows.
 WORDS = {"inconsistent": "refuted", "undecidable": "undecided"}
 DIFFER = {"B3": "partly", "P1": "undecided", "P7": "undecided"}  # each with a note in claims.json
 
@@ -74,8 +74,8 @@ COUNTED_BY_HAND = [
     ("A3", "ECE 23 win / 22 tie / 3 loss of 48"),
     ("A3", "training time 0 win / 0 tie / 48 loss of 48"),
     ("A3", "better in both accuracy and ECE: 11 yes / 37 no of 48"),
-    ("A3", "loss of 24 (-0.93 to +0.33 pp), beyond rounding and noise 0 / 21 / 3"),  # 3 of 24 significantly worse
-    ("A3", "loss of 24 (-0.010 to +0.000), beyond rounding and noise 0 / 24 / 0"),  # no ECE survives rounding
+    ("A3", "loss of 24 (-0.93 to +0.33 pp), beyond rounding and noise 0 / 21 / 3"),  # 3 of 24 are significantly worse
+    ("A3", "loss of 24 (-0.010 to +0.000), beyond rounding and noise 0 / 24 / 0"),  # no ECE difference exceeds rounding
     ("A4", "4 yes / 2 no of 6"),
     ("A5", "ECE 3 win / 2 tie / 1 loss of 6"),
     ("A8", "(1.00× to 1.07×)"),
@@ -142,7 +142,7 @@ def test_a_printed_win_has_to_clear_the_rounding_of_both_sides():
     assert (ece(0.04) - ece(0.03)).sign == 1  # rounding keeps order
     assert (ece(0.03) - ece(0.03)).sign == 0
     assert (Value(63.0, half=0.5) - Value(63.39, half=0.005)).sign == 0  # .63 is not 63.00
-    assert (ece(0.04) - ece(0.03)).beyond == 0  # may be as little as nothing
+    assert (ece(0.04) - ece(0.03)).beyond == 0  # the true difference may be nearly zero
     assert (ece(0.05) - ece(0.03)).beyond == 1
 
 
@@ -226,7 +226,7 @@ def result(
 
 
 def diverse(label, jsd, dis, **more):
-    """With four samples whose pairs all differ by the same amount."""
+    """A result with four samples whose pairs all differ by the same amount."""
     matrices = {"jsd": jsd, "dis": dis}
     off_diagonal = {n: [[v * (i != j) for j in range(4)] for i in range(4)] for n, v in matrices.items()}
     return result(label, **more) | {"diversity": off_diagonal}
@@ -298,7 +298,7 @@ def test_of_two_corrupted_evaluations_the_one_with_more_samples_counts():
 
 
 def test_without_the_number_of_test_images_nothing_is_told_apart():
-    """Of ours: a dataset of one's own has its own number."""
+    """Our own dataset has its own number of images."""
     known, unknown = (our_frames([result(SINGLE, images=n)])["matched"].set_index("metric").se for n in (100, None))
     assert known["accuracy"] == pytest.approx(100 * binomial(0.95, 100)) and np.isnan(unknown["accuracy"])
     assert (Value(99.0, se=unknown["accuracy"]) - Value(50.0)).sign == 0
@@ -344,7 +344,7 @@ def test_positions_are_rows_of_their_own():
 
 
 def test_a_claim_measured_only_elsewhere_is_undecided_but_asked_there():
-    """The paper's corruption figures are DenseNet-121's; ours may be ResNet-18's."""
+    """The paper's corruption figures use DenseNet-121; ours may use ResNet-18."""
     eces = {LABELS[3]: 0.05, RRELU: 0.10, Q95: 0.10, SINGLE: 0.2, P5: 0.2, SVI: 0.2}
     runs = [corrupted(label, [ece * s for s in range(1, 6)]) for label, ece in eces.items()]
     for claim in ("F2", "F3"):
@@ -367,7 +367,7 @@ def test_a_corrupted_test_set_brings_no_clean_numbers():
 def test_parameters_are_counted_where_the_paper_prints_none():
     verdict = ours("A7", [result(label, place) for label, place in product(LABELS, EVERYWHERE)])
     assert verdict.status == "partly"
-    assert "parameters 4×: 72 yes / 9 no of 81 (2.00× to 4.00×)" in verdict.evidence  # SVI has mean and spread
+    assert "parameters 4×: 72 yes / 9 no of 81 (2.00× to 4.00×)" in verdict.evidence  # SVI has mean and deviation
 
 
 def test_few_test_images_do_not_make_everything_on_par():
@@ -384,7 +384,7 @@ def test_a_claim_the_digits_decide():
 
 
 def test_the_same_predicate_on_the_papers_numbers_as_ours_gives_the_same_counts():
-    """The paper's table typed in as runs of one huge test set: what rounding allows, noise does too."""
+    """The paper's table as runs on one huge test set: noise then allows the same conclusions as rounding."""
     paper = paper_frame(PAPER)
     exact = Numbers.of(paper.assign(half=0.0, se=0.0))
     for claim in ("A3", "A14", "P5", "T5"):
@@ -436,7 +436,7 @@ def test_nothing_measured_leaves_the_papers_verdicts():
 
 
 def test_the_committed_page_is_what_the_committed_results_give():
-    """`make claims` after every new result keeps this true."""
+    """Run `make claims` after every new result to keep this true."""
     committed = ROOT / "results" / "claims.md"
     if not committed.exists():
         pytest.skip("no page committed yet")

@@ -20,7 +20,7 @@ from rbue.runs.schema import read
 
 
 def kept(folder, entry, right, confidence=0.95):
-    """The same result, read back with predictions that are right on these images."""
+    """The same result, read back with predictions that are correct on these images."""
     label = np.arange(len(right)) % 10
     columns = {"label": label, "predicted": np.where(right, label, (label + 1) % 10)}
     columns |= dict.fromkeys(("brier", "entropy", "sample_entropy"), np.zeros(len(right)))
@@ -39,8 +39,8 @@ def right_but(*wrong, images=10_000):
     return right
 
 
-HARD = slice(0, 500)  # what every network gets wrong
-BETTER_AND_WORSE = right_but(slice(0, 440), slice(1000, 1020)), right_but(HARD)  # 60 mended, 20 spoilt: +0.40 pp
+HARD = slice(0, 500)  # every network is wrong on these
+BETTER_AND_WORSE = right_but(slice(0, 440), slice(1000, 1020)), right_but(HARD)  # 60 gained, 20 lost: +0.40 pp
 
 
 def test_what_is_a_tie_unpaired_is_told_apart_on_the_same_images(tmp_path):
@@ -64,7 +64,7 @@ def test_the_paired_error_is_that_of_the_images_that_differ(tmp_path):
 
 
 def test_seeds_that_scatter_count_when_paired_too(tmp_path):
-    """Nothing but seeds differs: q = 0.95 is right on 9,400, 9,500 and 9,600 images."""
+    """Only the seed varies: q = 0.95 is correct on 9,400, 9,500 and 9,600 images."""
     own = [right_but(slice(0, n)) for n in (600, 500, 400)]
     runs = [kept(tmp_path / str(k), result(Q95, seed=k), right) for k, right in enumerate(own)]
     runs += [kept(tmp_path / f"q{k}", result(Q8, seed=k), right_but(slice(0, 580))) for k in range(3)]
@@ -93,7 +93,7 @@ def test_holms_correction_by_hand():
 
 
 def many(gap, count=20):
-    """Places where q = 0.95 is better than q = 0.8 by this much of a standard error, one of them by ten."""
+    """Places where q = 0.95 is better than q = 0.8 by `gap` standard errors, at one of them by ten."""
     places = [("made up", str(k)) for k in range(count)]
     means = {place: gap if k else 10 for k, place in enumerate(places)}
     values = {(*p, Q95, "accuracy"): Value(m, se=1.0) for p, m in means.items()}
@@ -125,7 +125,7 @@ def test_where_no_difference_is_the_claim_what_is_none_without_a_correction_stay
     for judge in (on_par, unaffected):
         worse = each([Q8], [Q95], "accuracy", judge=judge, words=CONDITION)
         assert "19 yes / 1 no of 20" in decide(worse(scaled(numbers, 0.2), places), degree, numbers).evidence
-        assert "19 unclear / 1 no of 20" in decide(worse(numbers, places), degree, numbers).evidence  # error too large
+        assert "19 unclear / 1 no of 20" in decide(worse(numbers, places), degree, numbers).evidence  # large error
 
 
 def test_evidence_beside_the_verdict_and_printed_numbers_are_not_corrected():

@@ -1,4 +1,4 @@
-"""What a user sees at the command line: sentences, exit codes, and nothing left behind."""
+"""What a user sees at the command line: sentences, exit codes, and no files left behind."""
 
 import json
 import re
@@ -99,7 +99,7 @@ def test_where_a_run_is_stored_depends_on_what_it_computes_and_on_nothing_else()
 
 
 def test_identities_are_settled():
-    """A key without a neutral value changes every identity and orphans every stored result: think before editing."""
+    """A key without a neutral value changes every identity, so no stored result is found: think before editing."""
     assert compose_run("method=dropreLU", "q=0.9", "precision=bf16").name.endswith("-be315bc9")
     assert compose_run("method=deep_ensemble", "protocol=matched", "precision=bf16").name.endswith("-1400bb89")
 

@@ -1,4 +1,4 @@
-"""A column that is inserted stands under its own heading in every form, and moves no other value from under its own."""
+"""An inserted column appears under its own heading in every format, and moves no other value from its heading."""
 
 import re
 from io import StringIO
@@ -18,7 +18,7 @@ PASSES = seeded("passes", "Passes", "ours", decimals(0), side="ours")
 
 
 def results():
-    """Ten rows whose numbers of passes nothing else shows."""
+    """Ten rows whose numbers of passes appear nowhere else."""
     made = [made_up.result(label, 0.9 + k / 100, 0.01 * k, AT) for k, label in enumerate(LABELS)]
     return [run | {"passes": 700 + k} for k, run in enumerate(made)]
 
@@ -27,11 +27,11 @@ def built():
     return cells.build(made_up.read_records(results()), PAPER)
 
 
-# --- each form as {(row, heading): text} ------------------------------------------------------------------------------
+# --- each format as {(row, heading): text} ----------------------------------------------------------------------------
 
 
 def of_markdown(text):
-    """The first table of a text; `ours`, `diff` and `faster` go on with the group before them."""
+    """The first table of a text; `ours`, `diff` and `faster` belong to the group before them."""
     lines = [[part.strip() for part in line.strip("|").split("|")] for line in text.splitlines() if line[:2] == "| "]
     heads, group = [], ""
     for head in lines[0]:
@@ -50,7 +50,7 @@ def in_readme():
 
 
 def in_latex():
-    """By network, since each has the same headings."""
+    """By network, since all networks have the same headings."""
     frame = latex.latex(built()[0]).split(r"\begin{tabular}")[1]
     lines = [line.removesuffix(r" \\").split(" & ") for line in frame.splitlines() if line.endswith(r"\\")]
     heads, rows = lines[1], [line for line in lines if line[0] in LABELS]
@@ -65,7 +65,7 @@ def in_csv():
 
 
 def in_page(tmp_path):
-    """With the number that each cell sorts by."""
+    """With the number by which each cell sorts."""
     html = page.build(made_up.read(results()), PAPER, tmp_path, tmp_path)
     found = html.split("CIFAR-10, ResNet-18, protocol <code>matched</code></span>")[1].split("</table>")[0]
     heads = re.findall(r"<th scope=\"col\"[^>]*>([^<]*)(?:<small>(.*?)</small>)?</th>", found)
@@ -76,7 +76,7 @@ def in_page(tmp_path):
 
 @pytest.fixture
 def inserted(monkeypatch):
-    """First, where it would shift everything that counts columns."""
+    """Insert a column at the front, where it would shift everything that relies on column numbers."""
 
     def insert():
         monkeypatch.setattr(tables, "HEADLINE", ("passes", *tables.HEADLINE))

@@ -1,4 +1,4 @@
-"""Corrupted sets: official files are used whole or not at all, ours are never taken for them, and results say which."""
+"""Corrupted test sets: official files are used whole or not at all, never mixed with ours, and results name them."""
 
 import argparse
 import dataclasses
@@ -22,7 +22,7 @@ COUNT = 6
 
 @pytest.fixture
 def few(digits):
-    """Six test images stand for ten thousand: what an official file must hold is counted from the clean images."""
+    """Six test images in place of ten thousand: the expected size of an official file follows from the clean images."""
     return dataclasses.replace(digits, test_images=digits.test_images[:COUNT], test_labels=digits.test_labels[:COUNT])
 
 
@@ -39,7 +39,7 @@ def run_in(tmp_path):
 
 
 def write_cifar(folder, data, names=TYPES):
-    """Every byte says its type, severity and image."""
+    """Write files in which every byte encodes its type, severity and image."""
     folder.mkdir(parents=True)
     for name in names:
         np.save(folder / f"{name}.npy", marks(name).repeat(32 * 32 * 3).reshape(-1, 32, 32, 3))
@@ -62,7 +62,7 @@ def write_tiny(folder, names, wnids=("n02", "n10")):
 
 
 def write_ours(folder, dataset, data, names, seed=0):
-    """As scripts/corruptions.py does."""
+    """Write files as scripts/corruptions.py does."""
     from scripts import corruptions as script
 
     folder.mkdir(parents=True)

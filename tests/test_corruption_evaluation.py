@@ -1,4 +1,4 @@
-"""Testing under corruption: what a user gets, and that a killed evaluation goes on where it was."""
+"""Corruption evaluation: what a user gets, and that a killed evaluation resumes."""
 
 import json
 
@@ -16,7 +16,7 @@ CELLS = [(name, severity) for name in ("contrast", "brightness", "frost") for se
 
 @pytest.fixture
 def tested(digits_run, digits, monkeypatch):
-    """A run on corrupted digits, an untrained network and six small sets, of which frost cannot be had."""
+    """A run on corrupted digits, an untrained network and six small sets; frost is not available."""
     run = digits_run("dataset=digits_c", "method=dropreLU", "samples=2")
     test = evaluator.Evaluator(run, [methods.build(run, 10, 1437).eval()], digits, torch.device("cpu"))
     read = []
@@ -49,7 +49,7 @@ def test_a_killed_evaluation_goes_on_at_the_cell_it_had_reached(tested, digits):
     results.write(path, partial)
     read.clear()
     assert corruption.report(run, test, corruption.sets(run, digits)) == whole
-    assert read == [("brightness", 2), ("frost", 1)]  # what was missing is asked for again: it may be here now
+    assert read == [("brightness", 2), ("frost", 1)]  # a missing set is tried again, since it may exist now
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"source": "generated"}'])

@@ -1,6 +1,6 @@
-"""Corruptions: the reference's images where the draws are the same, its statistics where they are not, always the same.
+"""Corruptions equal the reference's images for equal draws, match its statistics otherwise, and are deterministic.
 
-Plain definitions stand in corruption_reference.py; they need OpenCV, scipy and skimage, which rbue itself does not.
+The plain definitions are in corruption_reference.py; they need OpenCV, scipy and skimage, which rbue does not need.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ HAS_FROST = find_spec("imagecorruptions") is not None
 
 
 def photos(count, size):
-    """uint8 (count, 3, size, size) pieces of two photographs that come with scikit-learn, at two scales."""
+    """uint8 (count, 3, size, size) crops of two photographs that come with scikit-learn, at two scales."""
     pieces = []
     for image in load_sample_images().images:
         for step in (1, 4):
@@ -38,7 +38,7 @@ def photos(count, size):
 
 
 def patterns(count=6, size=32):
-    """Images by integer arithmetic alone: slopes, stripes, flat and random parts, the same on any machine."""
+    """Images by integer arithmetic only: slopes, stripes, flat and random parts, the same on any machine."""
     n, c, r, w = (
         torch.arange(k).view([-1 if i == j else 1 for j in range(4)]) for i, k in enumerate((count, 3, size, size))
     )
@@ -73,14 +73,14 @@ def test_given_the_same_draws_an_image_is_the_reference_s(plain, name, size):
         rows = images.permute(0, 2, 3, 1).numpy()
         theirs = np.stack([plain.reference(row, name, c, plain.Replay(draws, i)) for i, row in enumerate(rows)])
         apart = abs(ours - theirs)
-        # a truncation that falls the other way moves a spatter's relief, everywhere else one grey level
+        # if truncation differs, the relief of spatter may move; all other types change by one grey level
         assert (apart <= 1).mean() >= (0.995 if name == "spatter" else 1), (name, severity, apart.max())
         assert (apart == 0).mean() >= 0.98, (name, severity, (apart == 0).mean())
 
 
 @pytest.mark.parametrize("name", types(SEEDED))
 def test_with_its_own_draws_a_type_has_the_reference_s_statistics(plain, name):
-    """Mean, variance and spectrum of what a corruption adds, image by image: paired, all within 4.5 standard errors."""
+    """Mean, variance and spectrum of what a corruption adds, paired by image: all within 4.5 standard errors."""
     images, severity = photos(100, 32), 4
     ours = corrupt(images, name, severity, torch.arange(len(images))).double()
     rows, draw = images.permute(0, 2, 3, 1).numpy(), plain.Numpy(seed=1)
@@ -106,7 +106,7 @@ def statistics(added):
 
 @pytest.mark.parametrize("name", NOISE)
 def test_noise_draws_bytes_with_the_reference_s_probabilities(plain, name):
-    """200,000 draws of each of a few bytes against numpy's, every output byte within six standard errors."""
+    """200,000 draws for each of a few bytes against numpy's: every output byte within six standard errors."""
     count, severity = 2**16, 3
     c, draw = CIFAR[name][severity - 1], plain.Numpy(seed=2)
     for byte in (0, 40, 128, 250, 255):
@@ -171,7 +171,7 @@ def test_images_seeds_and_severities_draw_apart(name):
 
 def test_normals_are_normal_and_uniforms_uniform():
     draws = Draws("snow", 1, torch.arange(1000))
-    z = draws.normal("layer", 31, 33).flatten(1)  # an odd number of elements: half a pair is left over
+    z = draws.normal("layer", 31, 33).flatten(1)  # an odd number of elements leaves half a pair over
     for power, moment in ((1, 0), (2, 1), (3, 0), (4, 3)):
         assert (z**power).mean().item() == pytest.approx(moment, abs=0.03)
     share = (z.abs() > 4).double().mean().item()
@@ -285,7 +285,7 @@ def test_the_script_says_when_its_images_are_not_those_of_the_manifest(command, 
         command("digits", "--out", out, "--seed", 1, "--device", "cpu", "--manifest", manifest)
 
 
-PUBLISHED = ROOT / "results" / "corruptions" / "cifar10.json"  # the manifest scripts/corruptions.py wrote
+PUBLISHED = ROOT / "results" / "corruptions" / "cifar10.json"  # the manifest that scripts/corruptions.py wrote
 
 
 @pytest.mark.skipif(not PUBLISHED.exists() or not (ROOT / "data" / "cifar10").exists(), reason="needs data/cifar10")
@@ -341,7 +341,7 @@ DIGESTS = {  # of patterns() at the five severities
 
 @pytest.mark.parametrize("size", CONSTANTS)
 def test_the_images_are_the_ones_that_were_published(size):
-    """Bytes as on the machine that made the manifest; jpeg and frost go by the installed libjpeg and textures."""
+    """Bytes as on the machine that made the manifest; jpeg and frost depend on the installed libjpeg and textures."""
     images, digests = patterns(6, size), {}
     for name in (name for name in TYPES if name not in ("jpeg_compression", "frost")):
         made = [corrupt(images, name, severity, torch.arange(6), saved=0) for severity in SEVERITIES]

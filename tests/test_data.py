@@ -1,4 +1,4 @@
-"""Data is whole and official, or refused in one sentence that names the file; no test touches the network."""
+"""Data is complete and official, or refused in one sentence that names the file. No test uses the network."""
 
 import dataclasses
 import hashlib
@@ -28,7 +28,7 @@ SHAPE = {"classes": 2, "train": 8, "test": 4, "size": 8}
 
 
 def refusal(dataset, data_dir):
-    """The sentence load() declines with."""
+    """The sentence with which load() refuses."""
     with pytest.raises(UserError) as refused:
         load(dataset, data_dir)
     assert "\n" not in str(refused.value)
@@ -41,7 +41,7 @@ def files_under(folder):
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch):
-    """Any download fails as it does without network, after some bytes: the worst case for what is left behind."""
+    """Every download fails after some bytes, as without a network: the worst case for leftover files."""
 
     def half_a_download(url, root, **_):
         (Path(root) / Path(url).name).write_bytes(b"half an archive")
@@ -102,7 +102,7 @@ def mini_arrays(size=8):
 
 @pytest.fixture
 def mini(monkeypatch, tmp_path):
-    """A CIFAR-10 of twelve images, written as the four .npy arrays."""
+    """A CIFAR-10 of twelve images, written as four .npy arrays."""
     arrays = mini_arrays()
     digests = {name: hashlib.sha256(np.ascontiguousarray(array)).hexdigest() for name, array in arrays.items()}
     source = dataclasses.replace(DATASETS["cifar10"], **SHAPE, sha256=digests)
@@ -118,7 +118,7 @@ def test_npy_arrays_become_owned_contiguous_nchw_tensors(mini):
     assert torch.equal(data.train_images, torch.from_numpy(arrays["train_images"]).permute(0, 3, 1, 2))
     assert torch.equal(data.test_labels, torch.from_numpy(arrays["test_labels"]))
     assert data.train_images.is_contiguous() and data.classes == 2
-    data.train_images.zero_(), data.train_labels.zero_()  # writable: no map of the file
+    data.train_images.zero_(), data.train_labels.zero_()  # writable, so it is no memory map of the file
     assert load("cifar10", mini).train_images.any()
 
 
@@ -166,7 +166,7 @@ def test_a_pickled_array_is_never_opened(mini):
 
 
 def write_official(root, arrays):
-    """cifar-10-batches-py with four images a batch, and the torchvision class that knows its checksums."""
+    """cifar-10-batches-py with four images per batch, and a torchvision class that knows its checksums."""
     root.mkdir(parents=True)
 
     def dump(name, content):
@@ -185,7 +185,7 @@ def write_official(root, arrays):
 
 @pytest.fixture
 def official(monkeypatch, tmp_path):
-    """The same in the official layout; torchvision insists on 32 × 32."""
+    """The same images in the official layout; torchvision needs 32 × 32."""
     arrays = mini_arrays(size=32)
     kind = write_official(tmp_path / "cifar10" / "cifar-10-batches-py", arrays)
     shape = {**SHAPE, "size": 32, "sha256": {}}
@@ -222,7 +222,7 @@ def test_a_strange_pickle_is_named_and_not_opened(official, name):
 
 @pytest.fixture
 def archived(official, monkeypatch):
-    """The official layout inside its archive only, whose md5 is known."""
+    """The official layout only inside its archive, whose md5 is known."""
     data_dir, arrays = official
     folder = data_dir / "cifar10"
     archive = folder / "cifar-10-python.tar.gz"
@@ -249,7 +249,7 @@ def test_a_truncated_archive_is_named_and_not_unpacked(archived):
 
 @pytest.fixture
 def server(archived, monkeypatch):
-    """The archive's folder behind a web address of this machine, and torchvision's own downloader."""
+    """The archive's folder behind a local web address, with torchvision's own downloader."""
     archive, _ = archived
     handler = partial(SimpleHTTPRequestHandler, directory=archive.parent)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -310,7 +310,7 @@ def test_a_data_folder_that_is_a_file_and_an_unknown_dataset_are_sentences(tmp_p
 
 
 def run_script(monkeypatch, *arguments):
-    """In this process: a new one would spend seconds on importing torch."""
+    """Run it in this process: a new one would spend seconds on importing torch."""
     monkeypatch.setattr(sys, "argv", ["prepare_data.py", *map(str, arguments)])
     monkeypatch.setattr(sys, "path", [path for path in sys.path if Path(path or ".").resolve() != ROOT])
     runpy.run_path(str(ROOT / "scripts" / "prepare_data.py"), run_name="__main__")
@@ -338,7 +338,7 @@ def paint(path, colour, mode="RGB", size=(8, 8)):
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """Two classes, listed against their sorted order; class n02 is grey, as a few of the real images are."""
+    """Two classes, not listed in sorted order; class n02 is grey, like a few of the real images."""
     source = dataclasses.replace(DATASETS["tinyimagenet"], **SHAPE)
     monkeypatch.setitem(DATASETS, "tinyimagenet", source)
     root = tmp_path / "tinyimagenet" / "tiny-imagenet-200"
@@ -372,7 +372,7 @@ def test_decoding_happens_once(tiny, monkeypatch):
 
 def test_an_interrupted_cache_is_not_read(tiny):
     first = load("tinyimagenet", tiny.parents[1])
-    (tiny.parent / "test_labels.npy").unlink()  # the last one to be moved into place
+    (tiny.parent / "test_labels.npy").unlink()  # the last file to be moved into place
     np.save(tiny.parent / "train_images.npy", np.zeros(3))
     assert torch.equal(load("tinyimagenet", tiny.parents[1]).train_images, first.train_images)
 

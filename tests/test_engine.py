@@ -1,4 +1,4 @@
-"""The GPU's fast path computes what plain PyTorch does. Most tests skip where there is no GPU."""
+"""The fast path of the GPU computes what plain PyTorch does. Most tests are skipped without a GPU."""
 
 import gc
 import time
@@ -20,7 +20,7 @@ gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 @pytest.fixture(autouse=True)
 def full_precision(monkeypatch):
-    """TensorFloat32 rounds to 10 bits: two correct trainings part within a few steps."""
+    """TensorFloat32 rounds to 10 bits, so two correct trainings would diverge within a few steps."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
@@ -55,7 +55,7 @@ def test_compiled_gradients_are_the_eager_ones(method, digits):
     plain, fast = (make_step(digits, f"method={method}", "precision=fp32") for _ in range(2))
     fast.compiled_objective = torch.compile(fast.objective, dynamic=False, fullgraph=True)
     for exact, ours in zip(gradients(plain), gradients(fast), strict=True):
-        assert (exact - ours).norm() <= 0.02 * exact.norm() + 1e-6  # a rounded zero may fall on a kink's other side
+        assert (exact - ours).norm() <= 0.02 * exact.norm() + 1e-6  # a rounded zero may cross a kink
 
 
 @gpu
@@ -83,7 +83,7 @@ def test_a_packed_run_equals_the_same_run_alone(digits):
 def test_a_captured_step_outlives_whoever_made_it(digits):
     advance, _ = capture.accelerate([make_step(digits, "precision=fp32")], torch.device("cuda"))
     gc.collect()
-    torch.cuda.empty_cache()  # what nobody holds is gone
+    torch.cuda.empty_cache()  # frees memory without an owner
     plain, step = make_step(digits, "precision=fp32"), advance.__self__.steps[0]
     assert torch.allclose(losses(plain, [plain]), losses(advance, [step]), atol=0.02)
     assert step.count == plain.count == 12
@@ -94,7 +94,7 @@ def test_timing_a_packed_network_alone_leaves_its_training_where_it_was(digits):
     steps = [make_step(digits, f"seed={seed}") for seed in range(2)]
     advance, _ = capture.accelerate(steps, torch.device("cuda"))
     advance()
-    before = [t.detach().clone() for t in steps[0].tensors()]  # with a history it would hold on to this stream
+    before = [t.detach().clone() for t in steps[0].tensors()]  # an autograd history would tie it to this stream
     assert 0 < capture.seconds_alone(steps[0], torch.device("cuda")) < 1
     assert all(torch.equal(a, b) for a, b in zip(before, steps[0].tensors(), strict=True))
 
@@ -170,8 +170,8 @@ def test_a_search_over_these_settings_compiles_once(digits, lines):
 
 
 def test_what_the_compiler_is_told_is_known_to_this_torch(digits, monkeypatch):
-    """A name that a new version drops would cost every GPU its compiled step, with one line in the log."""
-    monkeypatch.setattr(capture, "graph_of", lambda steps, device: SimpleNamespace(replay="compiled"))
+    """If a new version drops a name, every GPU would lose its compiled step, with only one line in the log."""
+    monkeypatch.setattr(capture, "capture_graph", lambda steps, device: SimpleNamespace(replay="compiled"))
     assert capture.capture([make_step(digits, device="cpu")], torch.device("cpu")) == "compiled"
 
 
@@ -186,7 +186,7 @@ def test_a_second_start_finds_random_layers_compiled(digits, monkeypatch, tmp_pa
 
 
 def test_a_step_past_the_last_keeps_its_learning_rate(digits):
-    """Warming up and timing do that, also of a training that resumes right before its end."""
+    """Warm-up and timing do so, also for a training that resumes just before its end."""
     step = make_step(digits, "epochs=1", device="cpu")
     step.count.fill_(step.total + 2)
     step()

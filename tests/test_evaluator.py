@@ -114,7 +114,7 @@ def test_a_test_image_is_normalised_and_draws_from_the_stream_of_testing(method,
 
 
 class Own(nn.Module):
-    """A user's network: `head(self, hidden)` makes logits of what a rectifier gives."""
+    """A user's network: `head(self, hidden)` computes logits from a rectifier's output."""
 
     def __init__(self, head, *modules):
         super().__init__()
@@ -210,7 +210,7 @@ def test_an_ensemble_averages_its_members():
 @pytest.mark.parametrize("arch", ["small", "resnet18", "densenet121"])
 def test_folding_batch_norm_changes_the_cost_and_not_the_numbers(arch):
     net = rbue.randomize(build(arch, 10), q=0.7)
-    net.train()(X)  # running statistics that are not the identity
+    net.train()(X)  # gives running statistics that are not the identity
     net.eval()
     folded = surgery.fold(net)
     with torch.no_grad(), noise.counted(net, 0, 0, torch.arange(7)), noise.counted(folded, 0, 0, torch.arange(7)):

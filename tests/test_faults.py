@@ -1,4 +1,4 @@
-"""What goes wrong outside of us: memory, disk, files of others. A sentence; nothing overwritten, nothing lost."""
+"""Faults from outside: memory, disk, other programs' files. Each gives one sentence; nothing is overwritten or lost."""
 
 import errno
 import json
@@ -30,7 +30,7 @@ def raising(error):
 
 @contextmanager
 def files_at_most(size):
-    """A disk with that much room, as the system tells it."""
+    """Simulate a full disk by the system's limit on file sizes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -134,7 +134,7 @@ def test_a_result_of_another_version_is_a_failed_cell_and_stays(digits_run):
         "1",
         "0",
     ]
-    with pytest.raises(UserError, match="has format 99"), cli.failures_kept(run), results.opened(run):
+    with pytest.raises(UserError, match="has format 99"), cli.failures_kept(run), results.find_or_lock(run):
         pass
     assert json.loads((results.folder(run) / "result.json").read_text()) == {"format": 99}
 
@@ -159,7 +159,7 @@ def test_any_error_in_a_sweep_leaves_its_traceback_in_the_runs_folder(digits_run
 
 def test_what_is_refused_before_it_began_leaves_nothing(digits_run, tmp_path):
     run = digits_run("device=cuda:99")
-    with pytest.raises(UserError), cli.failures_kept(run), results.opened(run):
+    with pytest.raises(UserError), cli.failures_kept(run), results.find_or_lock(run):
         raise UserError("device=cuda:99 is not to be had here")
     assert not list(tmp_path.iterdir())
 
@@ -180,8 +180,8 @@ def test_the_time_left_is_the_pace_of_the_cells_done(digits_run):
     cells = [sweeps.cell(run) for run in runs]
     pace = sweeps.Pace.of(cells)
     assert sweeps.seconds_left(cells[:2], pace) == 11  # one training, one evaluation
-    assert sweeps.seconds_left(cells[:3], pace) == 22  # seeds 1 and 2 are trained once for all, two evaluations
-    assert sweeps.seconds_left(cells, pace) is None  # nothing is known of that architecture
+    assert sweeps.seconds_left(cells[:3], pace) == 22  # seeds 1 and 2 are trained once for both, two evaluations
+    assert sweeps.seconds_left(cells, pace) is None  # no result for that architecture
     assert [sweeps.duration(s) for s in (30, 600, 8000, 200_000, None)] == ["30 s", "10 min", "2 h", "2 days", "–"]
 
 

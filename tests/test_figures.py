@@ -1,4 +1,4 @@
-"""The figures show what was measured: exact numbers behind them, sources apart, the same bytes every time."""
+"""The figures show what was measured: exact numbers, separate sources, the same bytes every time."""
 
 import subprocess
 import sys
@@ -74,7 +74,7 @@ def test_every_method_is_summarised_over_the_types_that_all_have():
 def test_mce_divides_by_single_type_by_type():
     cells = corruptions.seed_means(corruptions.load(only([corrupted("Single"), corrupted("SVI", step=0.02)])))
     means = corruptions.averages(cells).set_index("row")
-    single, svi = ([25 + 15 * step * k for k in range(1, 6)] for step in (1, 2))  # error summed over severities
+    single, svi = ([25 + 15 * step * k for k in range(1, 6)] for step in (1, 2))  # errors summed over severities
     assert pytest.approx(sum(svi) / 25) == means.mean_error.SVI
     assert pytest.approx(sum(svi) / sum(single)) == means.error_ratio.SVI
     assert pytest.approx(100 * np.mean(np.divide(svi, single))) == means.mce.SVI
@@ -200,7 +200,7 @@ def test_a_pass_costs_its_share_of_the_whole_evaluation():
 
 
 def test_the_first_pass_costs_what_the_twin_costs_and_the_others_share_the_rest():
-    network = only([sampled("MC-Dropout(0.5)", 0.8, 0.9) | {"twin": {"ms_per_image": 0.102}}])  # noise at the end alone
+    network = only([sampled("MC-Dropout(0.5)", 0.8, 0.9) | {"twin": {"ms_per_image": 0.102}}])  # noise only at the end
     assert samples.load(network).ms.tolist() == pytest.approx([0.102, 0.104])
     assert samples.milliseconds(network.runs.result[0], 100) == pytest.approx(0.3)
 
@@ -238,7 +238,7 @@ def test_the_printed_ece_of_several_seeds_is_their_mean():
     other = analysed("SVI", seed=1)
     other["reliability"] = {"count": [0, 20, 80], "confidence": [None, 0.5, 0.9], "accuracy": [None, 0.6, 0.85]}
     curve = reliability.bins(reliability.load(only([analysed("SVI"), other]), "reliability"))
-    assert (curve.accuracy - curve.confidence).tolist() == pytest.approx([0, 0])  # what one lacks the other has
+    assert (curve.accuracy - curve.confidence).tolist() == pytest.approx([0, 0])  # the gaps of the two seeds cancel
     assert curve.ece.unique() == pytest.approx([0.06])
 
 
@@ -255,7 +255,7 @@ def cells_of(results, name, row):
 
 def test_a_twin_stands_beside_its_samples_with_what_they_cost():
     _, *rows = beyond.grid(only([analysed("Single"), analysed("SVI")]), "twins").rows
-    assert [row[0] for row in rows] == ["SVI"]  # Single is its own twin
+    assert [row[0] for row in rows] == ["SVI"]  # Single is deterministic already
     assert rows[0][1:3] == ["95.00 (1)", "94.00 (1)"] and rows[0][-1] == "100×"
 
 
@@ -330,7 +330,7 @@ def test_corrupted_runs_alone_have_their_figures(tmp_path):
 
 
 def own(found, **settings):
-    """The same result, of a method that the paper has not."""
+    """The same result, from a method that is not in the paper."""
     config = {key: value for key, value in found["config"].items() if key not in ("l", "u", "position")}
     return found | {
         "name": f"{found['name']}-{settings}",
@@ -340,13 +340,13 @@ def own(found, **settings):
 
 @pytest.fixture
 def own_method(monkeypatch):
-    """As if conf/ had it."""
+    """As if conf/ had the method."""
 
     def placed(config):
         text = f"own(p={config.get('p')}, q={config.get('q')})"
-        return (text, {}) if config["method"] == "own" else rows.place(config)
+        return (text, {}) if config["method"] == "own" else rows.match_row(config)
 
-    monkeypatch.setattr(records, "place", placed)
+    monkeypatch.setattr(records, "match_row", placed)
 
 
 def test_a_method_of_ones_own_is_drawn_whatever_its_hyperparameters_are_called(own_method, tmp_path):

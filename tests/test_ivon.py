@@ -20,7 +20,7 @@ def start():
 
 
 def reference(steps):
-    """The means and curvatures of ivon-opt, whose noise comes from torch's generator."""
+    """The means and curvatures of ivon-opt, with noise from torch's generator."""
     means = [nn.Parameter(mu) for mu in start()]
     settings = {"ess": SETTINGS["images"], "weight_decay": SETTINGS["weight_decay"], "hess_init": SETTINGS["hess_init"]}
     optimizer = IVON(means, lr=LR / (1 - BETA1), beta1=BETA1, beta2=BETA2, **settings)
@@ -61,11 +61,11 @@ def test_the_update_sees_the_noise_that_the_weight_was_drawn_with():
     assert torch.allclose(weight, mu + site.sigma() * site.drawn) and site.drawn.abs().min() > 0
     drawn = site.drawn.clone()
     network.eval()(torch.ones(1, 3))
-    assert torch.equal(site.drawn, drawn)  # testing leaves the training's noise alone
+    assert torch.equal(site.drawn, drawn)  # testing leaves the noise of training alone
 
 
 def test_on_a_quadratic_the_curvature_is_found_and_the_mean_is_the_posterior_mean():
-    """Loss a/2 (w - 1)²: the posterior of N such observations and the prior has precision N (a + delta)."""
+    """For the loss a/2 (w - 1)², N observations and the prior give a posterior of precision N (a + delta)."""
     a, mu = 2.0, nn.Parameter(torch.zeros(1000))
     site = IvonWeight(mu.detach(), 100, 0.5, 1.0)
     optimizer = Ivon([(mu, site)], torch.tensor(0.01), 0.9, 0.999, 1.0)

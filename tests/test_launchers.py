@@ -1,5 +1,4 @@
-"""The same sweep through other launchers, where they are installed, gives the same metrics; a job told to end is queued
-again."""
+"""The same sweep gives the same metrics with every installed launcher, and a job that is told to end is requeued."""
 
 import importlib.util
 import json
@@ -34,7 +33,7 @@ def needs(launch):
 
 
 def start(folder, *words):
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # the same sums in the same order, whoever starts it
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # the same order of sums for every launcher
     command = [sys.executable, str(ROOT / "train.py"), "-m", *WORDS, *words]
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=-1, stderr=-1, text=True)
 
@@ -79,7 +78,7 @@ def test_a_job_told_to_end_keeps_a_checkpoint_and_is_queued_again(launch, tmp_pa
     said = "".join(p.read_text() for p in logs.rglob("*.out"))
     assert "Requeued job" in said
     epochs = re.findall(r"epoch (\d+)/20", "".join(p.read_text() for p in logs.rglob("*.err")))
-    assert epochs == sorted(set(epochs), key=int)  # none was trained twice
+    assert epochs == sorted(set(epochs), key=int)  # no epoch was trained twice
     assert len(metrics(tmp_path)) == 1
 
 
@@ -103,13 +102,13 @@ def test_a_launcher_that_is_not_installed_is_named_with_the_way_to_it(tmp_path):
 
 
 def test_processes_share_the_gpus_of_a_machine_by_places(tmp_path):
-    """Five processes, two GPUs with two places each: four have one each, the fifth waits until one of them dies."""
+    """Five processes, two GPUs with two slots each: four get a slot, the fifth waits until one of them ends."""
     code = (
         "import sys, time, tempfile, torch; from types import SimpleNamespace as S; from rbue.runs import devices\n"
         f"tempfile.tempdir = {str(tmp_path)!r}\n"
         "torch.cuda.device_count = lambda: 2\n"
         "torch.cuda.get_device_properties = lambda k: S(uuid=f'gpu{k}')\n"
-        "print(devices.place(2), flush=True); time.sleep(300)"
+        "print(devices.claim_gpu(2), flush=True); time.sleep(300)"
     )
     command = [sys.executable, "-c", code]
     five = [subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-1, text=True) for _ in range(4)]

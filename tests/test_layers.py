@@ -16,7 +16,7 @@ X = torch.randn(1, 64, generator=torch.Generator().manual_seed(1), dtype=torch.f
 
 
 def draw(layer, x, times=20000):
-    """The layer's output for the same input under many rows of noise."""
+    """The layer's output for one input under many rows of noise."""
     wire(layer)
     with noise.counted(layer, seed=0, step=0, rows=torch.arange(times)):
         return layer(x.expand(times, -1))
@@ -51,7 +51,7 @@ def test_slopes_of_rrelu_are_uniform_between_l_and_u():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
 def test_compiled_gradients_are_the_eager_ones(layer, dtype):
-    """torch 2.11, not 2.10 or 2.13, compiled an earlier RReLU to no gradient at all, in float32 alone."""
+    """torch 2.11 (not 2.10 or 2.13) compiled an earlier RReLU to no gradient at all, only in float32."""
     wire(layer)
     x, gradients = X.view(4, 16).to(dtype).requires_grad_(), []
     for form in (layer, torch.compile(layer, backend="aot_eager", dynamic=False)):
@@ -82,20 +82,20 @@ def test_gradients_with_the_noise_held_fixed(layer):
 
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
 def test_compiled_the_backward_pass_is_given_no_noise(layer):
-    """Nor what is computed from it: as much as behind a plain rectifier, and of each site keys and a threshold."""
+    """Nothing computed from it is kept either: only a plain rectifier's bytes, and keys and a threshold per layer."""
     rows = 64
     assert kept_for_backward(layer, rows) <= kept_for_backward(torch.nn.ReLU(), rows) + 2 * 4 * (2 * rows + 1)
 
 
 def kept_for_backward(layer, rows):
-    """Bytes that the compiled forward pass of two such layers leaves to the backward pass."""
+    """Bytes that the compiled forward pass of two such layers keeps for the backward pass."""
     torch._dynamo.reset()
     kept, convolution = [], partial(torch.nn.Conv2d, 8, 8, 3, padding=1)
     parts = [m for _ in range(2) for m in (convolution(), torch.nn.BatchNorm2d(8), copy.deepcopy(layer))]
     network = wire(torch.nn.Sequential(*parts, convolution()))
 
     def backward(graph, given):
-        kept.extend(t.numel() * t.itemsize for t in given[:-1])  # the last is the gradient that comes in
+        kept.extend(t.numel() * t.itemsize for t in given[:-1])  # the last is the incoming gradient
         return make_boxed_func(graph)
 
     compilers = {"fw_compiler": lambda graph, given: make_boxed_func(graph), "bw_compiler": backward}

@@ -33,12 +33,12 @@ FILES = sorted((ROOT / "rbue").glob("**/*.py"))
 
 
 def room(module):
-    """The room of rbue.a.b, which is a; the package itself is the public face and belongs to none."""
+    """The room of rbue.a.b is a. The package itself belongs to no room: it is the public interface."""
     return [*module.split("."), ""][1]
 
 
 def imports(path):
-    """The rooms that a file imports, wherever in the file it does."""
+    """The rooms that a file imports, anywhere in the file."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "rbue":

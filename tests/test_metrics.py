@@ -31,12 +31,12 @@ def test_ece_agrees_with_a_brute_force_loop(bins, sharpness):
 
 def test_a_confidence_of_exactly_one_falls_into_the_last_bin():
     probs = torch.tensor([[1.0, 0.0], [0.99, 0.01]])
-    assert metrics.ece(probs, torch.tensor([0, 1])) == pytest.approx(abs(1 - 1.99) / 2)  # one bin holds both
+    assert metrics.ece(probs, torch.tensor([0, 1])) == pytest.approx(abs(1 - 1.99) / 2)  # one bin holds both images
 
 
 def test_a_bins_right_edge_belongs_to_it():
     probs = torch.tensor([[0.5, 0.5], [0.45, 0.55]], dtype=torch.float64)
-    assert metrics.ece(probs, torch.tensor([0, 0]), bins=2) == pytest.approx((0.5 + 0.55) / 2)  # two bins, one each
+    assert metrics.ece(probs, torch.tensor([0, 0]), bins=2) == pytest.approx((0.5 + 0.55) / 2)  # one image per bin
 
 
 def test_ties_go_to_the_lower_class():
@@ -83,7 +83,7 @@ def test_diversity_is_symmetric_with_a_zero_diagonal():
 
 
 def predictions(images=500, classes=10, sharpness=2.0, seed=0):
-    """Probabilities and labels drawn from them: perfectly calibrated but for chance."""
+    """Probabilities and labels drawn from them, so they are calibrated up to chance."""
     generator = torch.Generator().manual_seed(seed)
     probs = (sharpness * torch.randn(images, classes, generator=generator, dtype=torch.float64)).softmax(1)
     return probs, torch.multinomial(probs, 1, generator=generator)[:, 0]
@@ -100,7 +100,7 @@ def test_the_reliability_diagram_holds_every_image_and_gives_the_ece(bins):
 
 
 def test_rejecting_the_most_uncertain_leaves_the_right_ones():
-    sure = torch.linspace(0.99, 0.51, 20)  # the five least sure of twenty are wrong
+    sure = torch.linspace(0.99, 0.51, 20)  # the five least confident of twenty are wrong
     probs, labels = torch.stack([sure, 1 - sure], 1), torch.tensor([0] * 15 + [1] * 5)
     shuffled = torch.randperm(20, generator=torch.Generator().manual_seed(0))
     curve = metrics.rejection(probs[shuffled], labels[shuffled])
@@ -137,7 +137,7 @@ def test_the_fitted_temperature_has_the_least_nll():
 
 def test_no_image_is_scaled_by_a_temperature_fitted_to_itself():
     probs, labels = predictions(2000)
-    probs[1::2] = (4 * probs[1::2].log()).softmax(1)  # every other image is four times too sure of itself
+    probs[1::2] = (4 * probs[1::2].log()).softmax(1)  # every other image is four times overconfident
     scaled = metrics.temperature(probs, labels)
     assert scaled["temperature"] == pytest.approx((1 + 4) / 2, rel=0.1)
     assert scaled["nll"] > metrics.nll(probs[::2], labels[::2])  # the calibrated half got the other's temperature

@@ -49,7 +49,7 @@ def test_a_chain_of_dense_layers_computes_what_torchvisions_block_does():
 
 @pytest.mark.parametrize("metadata", [True, False])
 def test_weights_with_batch_norms_counter_load_too(metadata):
-    """As torchvision's and those of a file without torch's version numbers."""
+    """Equal to torchvision's state, and to that of a file without torch's version numbers."""
     network = build("small", 10)
     state = OrderedDict(network.state_dict() | {"1.num_batches_tracked": torch.tensor(7)})
     if metadata:

@@ -1,4 +1,4 @@
-"""A hash is a claim: these tests would fail for one that repeats, drifts or correlates."""
+"""These tests fail for a hash that repeats, drifts or correlates."""
 
 import shutil
 
@@ -88,7 +88,7 @@ def test_neighbouring_elements_are_uncorrelated(lag):
 
 
 def test_a_row_never_repeats_another_rows_mask_in_another_order():
-    """XOR with one key alone would: the masks of two rows would be permutations of each other."""
+    """With XOR by one key only, the masks of two rows would be permutations of each other."""
     ones = noise.below(row_keys(rows=torch.arange(4096)), (256,), noise.threshold(0.5)).sum(1).double()
     assert abs(ones.mean() - 128) < 0.5
     assert 7.5 < ones.std() < 8.5  # binomial: sqrt(256 / 4) = 8

@@ -1,4 +1,4 @@
-"""The README's method of one's own in a copy of the suite: it trains, and stands in the table and the figures."""
+"""The README's own method in a copy of the suite: it trains, and appears in the table and the figures."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ PARTS = ("rbue", "conf", "hydra_plugins", "scripts", "train.py", "results/paper"
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory):
-    """A copy of the suite with the README's lines in their places, and one finished run."""
+    """A copy of the suite with the README's code in place, and one finished run."""
     copy = tmp_path_factory.mktemp("suite")
     for part in PARTS:
         put = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
@@ -38,7 +38,7 @@ def test_it_is_a_row_of_the_table_below_the_papers(suite):
     assert "grelu(s=0.3)" in command("scripts/tables.py", "--print", cwd=suite)
     text = (suite / "results/tables/demo/digits.md").read_text()
     rows = re.findall(r"^\| (\S+) ", text.split("##")[1], re.MULTILINE)
-    assert rows[-1] == "grelu(s=0.3)" and len(rows) == 12  # the header and the paper's ten before it
+    assert rows[-1] == "grelu(s=0.3)" and len(rows) == 12  # after the header and the paper's ten rows
     assert "0 of 10 cells measured (small 0/10)" in text and "not in this table" not in text
     assert "grelu(s=0.3)" in (suite / "results/tables/demo/digits.tex").read_text()
 

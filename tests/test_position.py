@@ -1,4 +1,4 @@
-"""Table 6: where the random rectifiers stand, the paper's number beside ours."""
+"""Table 6: the position of the stochastic rectifiers, the paper's number beside ours."""
 
 from math import isnan
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_a_seed_without_a_time_of_its_own_leaves_no_ratio_of_the_others():
     runs = [result(Q8, seed=seed, **HERE) for seed in (0, 1)]
     last = [result(Q8, seed=seed, seconds=150, position="last", **HERE) for seed in (0, 1)]
     assert positions(*runs, *last)[0]["last"]["ours_time_ratio"] == 0.75
-    last[1] |= {"trainings": [{"packed": 4, "hardware": "NVIDIA H200"}]}  # an equal share alone
+    last[1] |= {"trainings": [{"packed": 4, "hardware": "NVIDIA H200"}]}  # only an equal share of the time is known
     cells, _ = positions(*runs, *last)
     assert cells["last"]["n"] == 2 and isnan(cells["last"]["ours_time_ratio"])
 

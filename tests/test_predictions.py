@@ -1,4 +1,4 @@
-"""Metrics from stored predictions are those of the probabilities, by loops, by scikit-learn and by torchmetrics."""
+"""Metrics from stored predictions equal those from probabilities: by loops, scikit-learn and torchmetrics."""
 
 import math
 from dataclasses import replace
@@ -10,9 +10,9 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-import train
 from rbue import metrics
 from rbue.evaluation import analysis
+from rbue.main import experiment
 from rbue.runs import predictions as kept
 from rbue.runs import results
 from rbue.runs.predictions import Predictions
@@ -23,20 +23,20 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def probabilities(images=2000, classes=10, sharpness=2.0, trust=1.0, seed=0):
-    """Probabilities, and labels drawn from them; trust > 1 then makes the network surer than it should be."""
+    """Probabilities, and labels drawn from them; trust > 1 then makes the network overconfident."""
     generator = torch.Generator().manual_seed(seed)
     logits = sharpness * torch.randn(images, classes, generator=generator, dtype=torch.float64)
     return (trust * logits).softmax(1), torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
 
 
 def predictions(probs, labels, foreign=None):
-    """As train.py keeps them, before they are rounded."""
+    """As train.py stores them, before rounding."""
     evaluated = SimpleNamespace(mean=probs, sample_entropy=metrics.entropy(probs))
     return analysis.predictions(evaluated, labels, foreign)
 
 
 def told_apart(seed=0, decimals=None):
-    """Entropies of test images and of foreign ones, which lie higher; rounded ones have ties."""
+    """Entropies of test images and of OOD images, which are higher; rounded ones have ties."""
     rng = np.random.default_rng(seed)
     sides = rng.gamma(1, 1, 500), rng.gamma(3, 1, 300)
     return [side if decimals is None else side.round(decimals) for side in sides]
@@ -67,7 +67,7 @@ def test_stored_predictions_give_the_metrics_to_rounding(tmp_path, images):
 
 def test_a_run_stores_what_gives_its_result_again(digits_run):
     run = digits_run("method=rrelu", "epochs=1", "samples=3")
-    train.experiment(run)
+    experiment(run)
     result = read(results.folder(run) / "result.json")
     found, expected = kept.scores(result.predictions), result.metrics | {"auroc": result.ood.auroc}
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2.5e-4)
@@ -117,7 +117,7 @@ def test_calibration_errors_agree_with_a_brute_force_loop(trust):
 
 
 def test_ece_agrees_with_torchmetrics():
-    """Without a confidence of 1 and of an edge, where its bins are others (torchmetrics issue 3510)."""
+    """Without confidences of 1 or on an edge, for which torchmetrics has other bins (its issue 3510)."""
     classification = pytest.importorskip("torchmetrics.functional.classification")
     probs, labels = probabilities(trust=1.5)
     theirs = classification.multiclass_calibration_error(probs, labels, num_classes=10, n_bins=30, norm="l1")
@@ -130,7 +130,7 @@ def test_images_of_equal_confidence_are_split_by_no_edge_in_particular():
 
 
 def test_the_printed_formula_is_no_calibration_error():
-    """Of a perfectly calibrated confidence c it is 2 mean c(1-c), less what cancels below 1/2."""
+    """For a perfectly calibrated confidence c it is 2 mean c(1-c), less what cancels below 1/2."""
     probs, labels = probabilities(50_000, classes=2, sharpness=1.0)
     p = predictions(probs, labels)
     c = p.confidence
@@ -169,7 +169,7 @@ def test_damaged_predictions_are_named_and_count_as_absent(content, tmp_path, ca
     assert f"left out: {path} holds no predictions" in capsys.readouterr().err
 
 
-# --- mistakes and foreign images --------------------------------------------------------------------------------------
+# --- mistakes and OOD images ------------------------------------------------------------------------------------------
 
 
 def test_aurc_is_the_mean_error_over_coverages():
@@ -180,7 +180,7 @@ def test_aurc_is_the_mean_error_over_coverages():
 
 def test_aurc_by_hand():
     p = SimpleNamespace(entropy=np.array([0.1, 0.3, 0.3]), predicted=np.array([0, 0, 0]), label=np.array([0, 1, 0]))
-    assert kept.aurc(p) == pytest.approx((0 + 1 / 4 + 1 / 3) / 3)  # the wrong one comes second as often as third
+    assert kept.aurc(p) == pytest.approx((0 + 1 / 4 + 1 / 3) / 3)  # the wrong image comes second as often as third
 
 
 def test_the_auroc_of_mistakes_is_that_of_scikit_learn():
@@ -210,7 +210,7 @@ def test_foreign_images_are_told_apart_as_scikit_learn_and_torchmetrics_say(deci
 
 
 def test_fpr95_by_hand():
-    outside = np.arange(100, 120)  # 19 of 20 pass at 101
+    outside = np.arange(100, 120)  # 19 of 20 reach 101
     assert kept.fpr95(np.array([99, 100, 101, 150]), outside) == 0.5
 
 

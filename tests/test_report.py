@@ -1,4 +1,4 @@
-"""The page holds everything, reads without a script and without a network, and works in a real browser."""
+"""The page is complete, readable without a script and without a network, and works in a real browser."""
 
 import re
 import subprocess
@@ -32,7 +32,7 @@ def build(results, figures, benchmarks):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """The page of a whole made-up suite of the digits, figures drawn."""
+    """The page of a complete made-up suite on the digits, with its figures."""
     folder = tmp_path_factory.mktemp("page")
     results = whole_suite()
     for network in networks(read_records(results)):
@@ -44,7 +44,7 @@ def page(tmp_path_factory):
 
 
 class Outline(HTMLParser):
-    """Checks that elements are closed in order, and collects them."""
+    """Check that elements are closed in order, and collect them."""
 
     def __init__(self):
         super().__init__()
@@ -68,7 +68,7 @@ def outline(text):
 
 
 def inked(path):
-    """The share of a picture that is not white."""
+    """The share of a picture's pixels that are not white."""
     return (np.asarray(Image.open(path).convert("L")) < 250).mean()
 
 
@@ -145,7 +145,7 @@ def test_the_same_results_give_the_same_page_without_torch(tmp_path):
 
 
 def test_the_committed_page_is_what_the_committed_results_give():
-    """`make figures report` after every new result keeps this true."""
+    """Run `make figures report` after every new result to keep this true."""
     committed = ROOT / "results"
     built = pages.build(collect(committed / "runs"), PAPER, committed / "figures", committed / "benchmarks")
     assert (committed / "report.html").read_text() == built, "results/report.html is stale: run 'make report'"

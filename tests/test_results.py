@@ -30,7 +30,7 @@ def test_a_foreign_result_is_named_and_left_alone(text, tmp_path):
 
 @pytest.mark.parametrize("other", ["half a fi", {"format": 2, "name": "a"}, None])
 def test_collecting_names_what_it_leaves_out(other, tmp_path, capsys):
-    """A copy of a result would pass for another seed."""
+    """A copy of a result would count as another seed."""
     whole = made_up.result("Single")
     results.write(tmp_path / "a" / "result.json", whole)
     results.write(tmp_path / "A copy" / "a" / "result.json", other or whole)

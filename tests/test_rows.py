@@ -1,4 +1,4 @@
-"""Which row of the paper's tables, or of a method of one's own, a run belongs to."""
+"""Which row of the paper's tables, or of a user's own method, a run belongs to."""
 
 import json
 
@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from rbue.report import records, rows
-from rbue.report.rows import LABELS, ROWS, cell_identity, place
+from rbue.report.rows import LABELS, ROWS, cell_identity, match_row
 from rbue.runs.compose import CONF, canonical, composed
 
 
@@ -20,18 +20,18 @@ def test_the_short_way_to_a_config_is_the_one_hydra_takes(method):
 def test_rows_can_be_asked_for_inside_a_running_hydra_application():
     with initialize_config_dir(str(CONF), version_base=None):
         assert canonical("digits", "demo", "rrelu").dataset == "digits"
-        assert compose("config", ["protocol=fast"]).protocol == "fast"  # the outer one goes on
+        assert compose("config", ["protocol=fast"]).protocol == "fast"  # the outer Hydra application continues
 
 
 @pytest.mark.parametrize("label", LABELS)
 def test_a_run_of_a_row_is_placed_in_it_at_any_seed_and_precision(label):
     config = cell_identity("cifar100", "paper", "vgg13", label) | {"seed": 7, "precision": "bf16"}
-    assert place(json.loads(json.dumps(config))) == (label, {})
+    assert match_row(json.loads(json.dumps(config))) == (label, {})
 
 
 def test_a_key_the_run_does_not_have_is_a_difference():
     config = cell_identity("cifar10", "paper", "vgg13", "Single")
-    assert place({k: v for k, v in config.items() if k != "crop"}) == (None, {"crop": "absent"})
+    assert match_row({k: v for k, v in config.items() if k != "crop"}) == (None, {"crop": "absent"})
 
 
 def test_every_row_is_legal_for_every_dataset_of_the_paper():
@@ -42,39 +42,39 @@ def test_every_row_is_legal_for_every_dataset_of_the_paper():
 
 def test_fewer_samples_are_for_corrupted_sets_alone():
     few = made_up.result("SVI", samples=20)["config"]
-    assert place(few | {"corruptions": "generated"}) == (None, {"samples": 20})
-    assert place(made_up.corrupted("SVI", samples=20)["config"]) == ("SVI", {})
+    assert match_row(few | {"corruptions": "generated"}) == (None, {"samples": 20})
+    assert match_row(made_up.corrupted("SVI", samples=20)["config"]) == ("SVI", {})
 
 
 def test_another_value_is_a_row_between_those_of_the_tables():
     config = cell_identity("cifar10", "paper", "vgg13", "MC-DropReLU(0.8)")
-    assert place(config | {"q": 0.7}) == ("MC-DropReLU(0.7)", {"q": 0.7})
-    assert place(config | {"q": 0.7, "epochs": 2})[0] is None
+    assert match_row(config | {"q": 0.7}) == ("MC-DropReLU(0.7)", {"q": 0.7})
+    assert match_row(config | {"q": 0.7, "epochs": 2})[0] is None
 
 
 def test_a_position_sets_no_row_apart_and_is_named_beside_what_does():
     config = cell_identity("digits", "demo", "small", "MC-RReLU") | {"position": "last"}
-    assert place(config) == ("MC-RReLU", {})
-    assert place(config | {"epochs": 2}) == (None, {"epochs": 2, "position": "last"})
+    assert match_row(config) == ("MC-RReLU", {})
+    assert match_row(config | {"epochs": 2}) == (None, {"epochs": 2, "position": "last"})
 
 
 def test_a_result_without_its_hyperparameter_is_no_row():
     config = canonical("digits", "demo", "mc_dropout").identity | {"arch": "small"}
     del config["p"]
-    assert rows.place(config)[0] is None and rows.place(config)[1]["p"] == "absent"
+    assert rows.match_row(config)[0] is None and rows.match_row(config)[1]["p"] == "absent"
 
 
 def test_every_setting_of_a_method_of_ones_own_is_a_row():
     usual = canonical("digits", "demo", "rrelu")
     config = usual.identity | {"arch": "small"}
     near = [rows.own_row(config | {"l": value, "u": None}, usual) for value in (0.05, 0.050001)]
-    assert near == [("rrelu(l=0.05, u=None)", {}), ("rrelu(l=0.050001, u=None)", {})]  # position is as its file has it
+    assert near == [("rrelu(l=0.05, u=None)", {}), ("rrelu(l=0.050001, u=None)", {})]  # position is the default
     assert rows.own_row(config, usual) == ("rrelu", {})
     assert rows.own_row(config | {"epochs": 2}, usual) == (None, {"epochs": 2})
 
 
 def test_rows_of_other_methods_come_last_and_by_the_values_of_their_hyperparameters(monkeypatch):
-    monkeypatch.setattr(records, "place", lambda config: (f"{config['method']}({config.get('s')})", {}))
+    monkeypatch.setattr(records, "match_row", lambda config: (f"{config['method']}({config.get('s')})", {}))
     made = [made_up.result("Single")] * 5
     hyperparameters = [("b", {"s": 10}), ("b", {"s": "x"}), ("b", {"s": 9.5}), ("a", {}), ("svi", {})]
     found = [

@@ -1,4 +1,4 @@
-"""result.json of any age is read, or named with what is wrong; a new setting with a neutral value renames nothing."""
+"""result.json of any version is read, or refused with a reason; a new setting with a neutral value renames nothing."""
 
 import copy
 import filecmp
@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import migrate  # noqa: E402
 
-# --- what is no result ------------------------------------------------------------------------------------------------
+# --- files that are no result -----------------------------------------------------------------------------------------
 
 DEEP = json.loads("[" * 900 + "]" * 900)
 ODD = ["text", None, [], {}, float("nan"), True, -1.5, [["x"]], {"a": None}, DEEP]
@@ -48,7 +48,7 @@ def whole():
 
 
 def places(content, where=()):
-    """The path of every value."""
+    """Yield the path of every value."""
     yield where
     if isinstance(content, dict | list):
         for key in content if isinstance(content, dict) else range(min(len(content), 2)):
@@ -77,7 +77,7 @@ def test_a_mutated_file_is_read_or_refused_and_what_is_read_can_be_told(tmp_path
 
 
 def show(runs):
-    """Every number that the tables beside figures and the claims take from a run."""
+    """Show every number that the tables beside figures and the claims use from a run."""
     our_frames(runs.result)
     for network in networks(runs):
         assert all(grid.rows for grid in grids(network, PAPER))
@@ -88,7 +88,7 @@ def show(runs):
 
 
 def test_what_is_read_of_a_mutated_file_can_be_shown(tmp_path):
-    """Lists and objects that are empty or gone."""
+    """Lists and objects that are empty or missing."""
     inside = [place for place in places(whole()) if place and isinstance(at(whole(), place), dict | list)]
     shown = 0
     for where, value in product(inside, ([], {}, None)):
@@ -138,7 +138,7 @@ def test_what_is_no_json_object_is_named(text, tmp_path):
 
 
 def of_format_1(label, made=made_up.result, **more):
-    """As it was written before: precision=auto, samples of methods that take none, no number of images."""
+    """As format 1 was written: precision=auto, samples for methods without sampling, no number of images."""
     content = made(label, **more)
     config = content["config"] | {"precision": "auto", "samples": 100}
     members = 4 if label == "Deep Ensemble(4)" else 1
@@ -240,12 +240,12 @@ for result in found:
     other = replace(run, blur=3)
     assert other.name != run.name and other.training_name != run.training_name and "blur3" in other.name
     papers = result.config["method"] in rows.METHODS  # in another method each setting is a row
-    assert not papers or rows.place(other.identity)[1].get("blur") == 3
+    assert not papers or rows.match_row(other.identity)[1].get("blur") == 3
 """
 
 
 def write_reports(found, out):
-    """Every table and the claims."""
+    """Write every table and the claims."""
     runs = records(found)
     for table in build(runs, PAPER):
         tables.write(table, out)

@@ -13,7 +13,7 @@ from rbue.networks import ARCHS
 
 
 class Users(nn.Module):
-    """A user's own network: one shared rectifier module, one functional, one method."""
+    """A user's own network: one shared rectifier module, one functional, one tensor method."""
 
     def __init__(self):
         super().__init__()
@@ -26,7 +26,7 @@ class Users(nn.Module):
 
 
 class InPlace(nn.Module):
-    """What the rectifier overwrote is used again, as in pre-activation residual blocks."""
+    """The input that an in-place rectifier overwrote is used again, as in pre-activation residual blocks."""
 
     def __init__(self):
         super().__init__()
@@ -141,13 +141,11 @@ def test_arguments_that_default_to_none_or_a_bool_have_it_and_others_stay(tmp_pa
     torch.save(net, tmp_path / "network.pt")
     again = torch.load(tmp_path / "network.pt", weights_only=False)
     assert torch.equal(again(x), own(x)) and torch.equal(surgery.deterministic(again)(x), own(x))
-    assert sites(rbue.randomize(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), q=0.5)) == [
-        DropReLU
-    ]  # nothing is left behind
+    assert sites(rbue.randomize(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), q=0.5)) == [DropReLU]  # nothing is left over
 
 
 class Hidden(nn.Module):
-    """It asks for its mode, has no children, and its rectifier is not to be seen in its code."""
+    """A module that checks its mode and has no children; its rectifier is not visible in its code."""
 
     def __init__(self):
         super().__init__()
@@ -186,7 +184,7 @@ BLOCKS = {"vgg13": 1, "resnet18": 8, "densenet121": 58, "small": 1}
 
 @pytest.mark.parametrize(("arch", "elements"), [("vgg13", 249_856), ("resnet18", 557_056), ("densenet121", 4_853_760)])
 def test_rectifiers_see_maps_of_the_size_that_cifar_networks_have(arch, elements):
-    """A stem that halves the image, as for ImageNet, has as many parameters."""
+    """A stem that halves the image, as for ImageNet, has the same number of parameters."""
     network, seen = rbue.randomize(ARCHS[arch](10), q=0.9).eval(), []
     for site in (m for m in network.modules() if isinstance(m, DropReLU)):
         site.register_forward_hook(lambda _, __, output: seen.append(output.numel()))

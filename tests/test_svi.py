@@ -1,4 +1,4 @@
-"""Variational inference: what its objective pulls at, who learns what, and batch-norm that fits a weight draw."""
+"""Variational inference: the terms of its objective, which optimizer learns what, and batch-norm per weight draw."""
 
 import dataclasses
 
@@ -72,7 +72,7 @@ def test_refitted_batch_norm_has_the_statistics_of_each_weight_draw():
             maps = [network[0](x) for x in batches]
         assert torch.allclose(mean, torch.cat(maps).mean((0, 2, 3)), atol=1e-5)
         assert torch.allclose(variance, torch.stack([m.var((0, 2, 3)) for m in maps]).mean(0), rtol=1e-4)
-    assert torch.equal(network[1].running_mean, torch.zeros(4))  # the caller's network is left as it was
+    assert torch.equal(network[1].running_mean, torch.zeros(4))  # the caller's network is unchanged
 
 
 def test_refitting_changes_svis_predictions_and_nothing_without_noise(digits_run, few_digits):
@@ -108,7 +108,7 @@ def test_packed_runs_train_on_what_their_holdout_leaves(digits_run, digits, monk
 
     def fit(pack, images, device):
         seen.update({run.holdout: len(images.train_images) for run in pack})
-        return {run.training_name: None for run in pack}  # as failed: no weights are written
+        return {run.training_name: None for run in pack}  # as if failed, so that no weights are written
 
     monkeypatch.setattr(sources, "load", lambda *_: digits)
     monkeypatch.setattr(packs, "fit", fit)

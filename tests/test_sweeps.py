@@ -1,4 +1,4 @@
-"""Unions of grids, and what becomes of them when a job fails, when two sweeps meet, when one is told to stop."""
+"""Unions of grids, and what happens if a job fails, if two sweeps share a folder, or if a sweep is told to stop."""
 
 import json
 import os
@@ -15,13 +15,13 @@ from conftest import ROOT
 
 from rbue import training
 from rbue.report.records import records
-from rbue.report.rows import LABELS, ROWS, place
+from rbue.report.rows import LABELS, ROWS, match_row
 from rbue.runs import locks, results, sweeps
 from rbue.training import checkpoints, loop, packs
 from rbue.training import step as steps
 
 CPU = torch.device("cpu")
-os.environ["OMP_NUM_THREADS"] = "1"  # of the processes started here: several share the cores
+os.environ["OMP_NUM_THREADS"] = "1"  # for the processes started here, which share the cores
 TINY = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2"]
 
 
@@ -45,7 +45,7 @@ def sweep(folder, *words, **options):
 
 
 def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
-    assert {place(run.identity)[0] for run in runs("sweep=rows dataset=cifar100 arch=vgg13")} == set(LABELS)
+    assert {match_row(run.identity)[0] for run in runs("sweep=rows dataset=cifar100 arch=vgg13")} == set(LABELS)
     corrupted = runs("sweep=rows dataset=cifar10_c arch=vgg13")
     not_drawn = {"MC-Dropout(0.2)", "MC-DropReLU(0.8)", "MC-DropReLU(0.85)", "MC-DropReLU(0.9)"}
     wanted = [settings for label, settings in ROWS if label not in not_drawn]
@@ -56,7 +56,7 @@ def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
 @pytest.mark.parametrize(
     "line, cells",
     [
-        ("sweep=table2 arch=vgg13 seed=0,1", 20),  # the command line's words win and cross
+        ("sweep=table2 arch=vgg13 seed=0,1", 20),  # words of the command line override and multiply
         ("sweep=position", 3),
         ("sweep=space", 7),
         ("sweep=figures", 6 + 7 + 7),
@@ -133,7 +133,7 @@ def test_one_failure_is_kept_and_told_and_the_others_go_on(tmp_path):
 def test_a_folder_that_cannot_be_locked_fails_its_own_job_alone(tmp_path):
     name = results.weights_folder(runs(" ".join([*TINY, "seed=0"]))[0])
     (tmp_path / name).parent.mkdir(parents=True)
-    (tmp_path / name).touch()  # a file where the folder would be
+    (tmp_path / name).touch()  # a file blocks the folder's name
     done = sweep(tmp_path, *TINY, "seed=0,1")
     assert done.returncode != 0 and f"{name} cannot be locked (File exists): choose another folder" in done.stderr
     assert "1 of 2 jobs failed" in done.stderr and len(results.collect(tmp_path / "results")) == 1
@@ -155,7 +155,7 @@ def test_status_leaves_out_what_it_does_not_know(tmp_path):
 
 
 def begun_runs(contents, folder):
-    ((group, configs),) = sweeps.begun(made_up.read(contents), folder).items()
+    ((group, configs),) = sweeps.begun_tables(made_up.read(contents), folder).items()
     return sweeps.rows_of(group, configs)
 
 
@@ -170,7 +170,7 @@ def test_status_does_not_ask_all_rows_for_the_seeds_of_an_ensembles_members(tmp_
 
 def test_a_failed_run_is_begun_too(tmp_path):
     results.write(tmp_path / "digits/small/a/failed.json", {"config": digits_result()["config"], "reason": "x"})
-    assert list(sweeps.begun([], tmp_path)) == [("digits", "small", "demo")]
+    assert list(sweeps.begun_tables([], tmp_path)) == [("digits", "small", "demo")]
 
 
 @pytest.mark.parametrize(
@@ -192,18 +192,18 @@ def test_settings_in_which_all_results_differ_alike_are_taken_over(tmp_path):
     assert {run.seed for run in begun_runs([*alike, *stray], tmp_path)[0]} == {
         0,
         1,
-    }  # not those of a search
+    }  # runs of a hyperparameter search do not count
 
 
 def test_status_of_the_committed_results_agrees_with_the_readme():
-    """In a fresh clone, on any hardware: whatever the tables and figures count as measured is done."""
+    """In a fresh clone, on any hardware, all cells that tables and figures count as measured are done."""
     folder = ROOT / "results" / "runs"
     found = results.collect(folder)
     known = {result.folder: result for result in found}
     runs = records(found)
     measured = runs[runs.listed & runs.row.isin(LABELS) & (runs.seed == 0)]  # other seeds are members of an ensemble
     left = set(measured.name)
-    for group, configs in sweeps.begun(found, folder).items():
+    for group, configs in sweeps.begun_tables(found, folder).items():
         there, _ = sweeps.rows_of(group, configs, (f"results_dir={folder}",))
         done = {run.name for run in there if sweeps.cell(run, known).state == "done"}
         assert len(done) == (runs[(runs.seed == 0) & runs.row.isin(LABELS)].name.isin(done)).sum()
@@ -220,7 +220,9 @@ def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits
     failed = loop.fit([wild, sound], few_digits, CPU)
     assert list(failed) == [wild.training_name] and not results.is_trained(wild)
     loop.fit([alone], few_digits, CPU)
-    one, other = (checkpoints.load(results.weights_folder(r) / "weights.pt", CPU)["network"] for r in (sound, alone))
+    one, other = (
+        checkpoints.load_file(results.weights_folder(r) / "weights.pt", CPU)["network"] for r in (sound, alone)
+    )
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -248,7 +250,7 @@ def test_cells_without_their_official_files_fail_before_anything_is_trained_for_
 def test_a_cell_that_another_process_is_at_keeps_no_other_waiting(tmp_path):
     line = [*TINY, "method=dropreLU", "q=0.8,0.9"]
     first, second = (tmp_path / results.folder(run) for run in runs(" ".join(line)))
-    lock = locks.attempt(first)
+    lock = locks.try_lock(first)
     process = subprocess.Popen(command("-m", *line), cwd=tmp_path, stdout=-1, stderr=-1, text=True)
     try:
         until = time.monotonic() + 120
@@ -263,7 +265,7 @@ def test_a_cell_that_another_process_is_at_keeps_no_other_waiting(tmp_path):
 
 @pytest.fixture
 def ended_by_usr1():
-    """The signal that asks a training to end raises KeyboardInterrupt once it is passed on."""
+    """The signal that asks a training to end raises KeyboardInterrupt when it is raised again."""
     before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     yield
     signal.signal(signal.SIGUSR1, before)
@@ -286,9 +288,11 @@ def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(steps.Step, "__call__", asked_in_step_six)
         training.load_or_train([stopped], few_digits, CPU)
-    assert checkpoints.steps_done(stopped) == 6  # of four an epoch
+    assert checkpoints.steps_done(stopped) == 6  # with four steps per epoch
     training.load_or_train([stopped], few_digits, CPU)
-    one, other = (checkpoints.load(results.weights_folder(r) / "weights.pt", CPU)["network"] for r in (whole, stopped))
+    one, other = (
+        checkpoints.load_file(results.weights_folder(r) / "weights.pt", CPU)["network"] for r in (whole, stopped)
+    )
     assert all(torch.equal(one[name], other[name]) for name in one)
     curves = [(results.weights_folder(r) / "curve.csv").read_text() for r in (whole, stopped)]
     assert curves[0] == curves[1]
@@ -335,22 +339,20 @@ def test_a_training_that_two_cells_need_is_locked_once(digits_run, tmp_path):
 
 
 def test_a_lock_is_free_when_its_holder_was_killed(tmp_path):
-    code = (
-        f"from rbue.runs import locks; import time; lock = locks.attempt({str(tmp_path / 'a')!r}); print(1, flush=True)"
-    )
-    holder = subprocess.Popen([sys.executable, "-c", f"{code}; time.sleep(99)"], cwd=ROOT, stdout=-1)
+    code = f"from rbue.runs import locks; lock = locks.try_lock({str(tmp_path / 'a')!r}); print(1, flush=True)"
+    holder = subprocess.Popen([sys.executable, "-c", f"{code}; import time; time.sleep(99)"], cwd=ROOT, stdout=-1)
     holder.stdout.readline()
-    assert locks.attempt(tmp_path / "a") is None
+    assert locks.try_lock(tmp_path / "a") is None
     assert f"process {holder.pid} on" in locks.holder(tmp_path / "a")
     holder.kill()
     holder.wait()
     assert locks.holder(tmp_path / "a") is None
-    locks.attempt(tmp_path / "a").release()
+    locks.try_lock(tmp_path / "a").release()
 
 
 def test_a_cell_is_running_while_it_or_a_training_it_needs_is_locked(digits_run):
     ensemble, other = digits_run("method=deep_ensemble"), digits_run("method=svi")
-    lock = locks.attempt(results.weights_folder(digits_run("seed=3")))  # the ensemble's last member
+    lock = locks.try_lock(results.weights_folder(digits_run("seed=3")))  # the ensemble's last member
     assert [sweeps.cell(run).state for run in (ensemble, other)] == ["running", "missing"]
     lock.release()
     assert sweeps.cell(ensemble).state == "missing"
@@ -358,7 +360,7 @@ def test_a_cell_is_running_while_it_or_a_training_it_needs_is_locked(digits_run)
 
 def test_a_lock_leaves_no_folder_that_was_not_there(tmp_path):
     (tmp_path / "mine").mkdir()
-    locks.attempt(tmp_path / "mine" / "a" / "b").release()
+    locks.try_lock(tmp_path / "mine" / "a" / "b").release()
     assert [p.name for p in tmp_path.rglob("*")] == ["mine"]
 
 

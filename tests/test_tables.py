@@ -1,4 +1,4 @@
-"""The tables say what was measured: right cells, honest n, nothing dropped in silence, the same bytes every time."""
+"""The tables show what was measured: the right cells, the true n, nothing dropped silently, equal bytes every time."""
 
 import filecmp
 import json
@@ -17,7 +17,7 @@ from rbue.report import cells, position
 from rbue.report.cells import bold_agreement, paper_cells
 from rbue.report.columns import MISSING, duration
 from rbue.report.records import records
-from rbue.report.rows import LABELS, PROPOSED, ROWS, place
+from rbue.report.rows import LABELS, PROPOSED, ROWS, match_row
 from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
 from rbue.runs.compose import canonical
 from rbue.runs.results import collect
@@ -81,7 +81,7 @@ def test_the_papers_rows_have_the_hyperparameters_of_ours():
 
 
 def test_printed_numbers_were_typed_right():
-    """One cell of each table, read off the paper's pages."""
+    """One cell of each table, copied from the paper's pages."""
     paper = paper_cells(PAPER).set_index(["dataset", "arch", "row"])[["accuracy", "ece", "train_hours"]]
     assert paper.loc[("cifar10", "densenet121", "Single")].tolist() == [94.20, 0.05, 2.9]
     assert paper.loc[("cifar100", "vgg13", "SVI")].tolist() == [72.12, 0.11, 1.8]
@@ -109,7 +109,7 @@ def test_the_bold_rule_finds_all_nine_bold_rows_of_the_paper():
 
 def test_a_shortened_run_is_no_result_of_the_protocol():
     short = result("Single", accuracy=0.5, epochs=2)
-    assert place(short["config"]) == (None, {"epochs": 2})
+    assert match_row(short["config"]) == (None, {"epochs": 2})
     assert cell([short, result("Single")], "Single").n == 1
     assert cell([short, result("Single")], "Single").ours_accuracy == 95
 
@@ -236,7 +236,7 @@ def test_networks_packed_on_one_gpu_compare_by_their_time_alone():
     known = [packed("Single", 50.0, alone=120.0), packed("SVI", 50.0, alone=150.0)]
     assert cell(known, "SVI").ours_train_seconds == 150 and cell(known, "SVI").ours_time_ratio == pytest.approx(1.25)
     assert "GPU to itself" in markdown(table(known)) and "equal share" not in markdown(table(known))
-    assert pd.isna(cell(known, "SVI").ours_peak_train_bytes)  # a share of what four took
+    assert pd.isna(cell(known, "SVI").ours_peak_train_bytes)  # only a share of what four networks took
     assert "Peak memory is not known (networks trained side by side share it, or it was not measured)." in markdown(
         table(known)
     )
@@ -251,7 +251,7 @@ def test_times_compare_where_the_networks_were_trained_not_where_they_were_teste
     here, there = (packed("SVI", 200.0, 200.0, packed=1, hardware=name) for name in ("NVIDIA H200", "RTX 3090"))
     assert pd.isna(cell([single, here], "SVI").ours_time_ratio)
     assert cell([single, there], "SVI").ours_time_ratio == pytest.approx(1 / 30)
-    assert "GPU to itself" not in markdown(table([single, there]))  # the whole training's own time
+    assert "GPU to itself" not in markdown(table([single, there]))  # this is the time of the whole training itself
 
 
 def test_ensembles_that_share_members_are_pointed_out():
@@ -376,7 +376,7 @@ def test_a_dataset_without_results_has_no_tables(tmp_path):
 
 
 def test_the_committed_tables_are_what_the_committed_results_give():
-    """`make tables` after every new result keeps this true."""
+    """Run `make tables` after every new result to keep this true."""
     folder = ROOT / "results" / "tables"
     tables = {(t.protocol, t.dataset): t for t in cells.build(committed(), PAPER)}
     positions = position.build(committed(), PAPER)

@@ -34,7 +34,7 @@ def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits
 
     def dies_in_epoch_two(group, advance, epoch, bar, stop):
         if epoch == 2:
-            advance()  # a step that no checkpoint knows of
+            advance()  # a step after the last checkpoint
             raise Killed
         return train_epoch(group, advance, epoch, bar, stop)
 
@@ -91,8 +91,8 @@ def test_runs_trained_side_by_side_are_what_they_are_alone(digits_run, few_digit
 
 
 def test_the_peak_of_memory_is_that_of_warming_up_where_replays_take_none(digits, few_digits, digits_run, monkeypatch):
-    peaks = iter([7, 5, 3, 8, 2])  # warming up, set-up, training; making predictions ready, predicting
-    monkeypatch.setattr(devices, "peak", lambda device: next(peaks))
+    peaks = iter([7, 5, 3, 8, 2])  # in order: warm-up, set-up, training; preparing predictions, predicting
+    monkeypatch.setattr(devices, "peak_memory", lambda device: next(peaks))
     run = digits_run("epochs=1")
     (network,), (record,) = training.load_or_train([run], few_digits, CPU)
     assert record["peak_memory_bytes"] == 7
@@ -143,7 +143,7 @@ def test_every_epoch_has_an_order_of_its_own(digits_run, few_digits):
         step.shuffle(epoch)
         orders.append(step.order.flatten().tolist())
     assert orders[0] != orders[1] and orders[0] == orders[2]
-    assert all(len(set(order)) == 250 for order in orders)  # each image once, the six of a partial batch not at all
+    assert all(len(set(order)) == 250 for order in orders)  # each image once, without the six of the partial batch
 
 
 def test_the_papers_learning_rate_falls_tenfold_at_its_fractions(digits_run):

@@ -1,7 +1,7 @@
-"""What a trained network shows beyond the paper's tables; nothing here needs its weights again to be drawn.
+"""Results of a trained network beyond the paper's tables, stored so that figures need no weights.
 
-Calibration, rejection and temperature of the mean prediction, images of another dataset, the one-pass twin, the
-variance of each DropReLU layer (Section 3.4), and one image for the framework figure.
+They are: calibration, rejection and temperature of the mean prediction; entropy on OOD images; scores of the
+deterministic network; the variance of each DropReLU layer (Section 3.4); and one image for the framework figure.
 """
 
 import base64
@@ -20,15 +20,17 @@ from rbue.evaluation import evaluator
 from rbue.layers import DropReLU, GaussianWeight
 from rbue.runs.predictions import Predictions
 
-IMAGES, DRAWS = 32, 200  # of the Monte-Carlo variance: a relative error of about 2 %
-AT_ONCE = 2**22  # elements, which bounds its memory
+IMAGES, DRAWS = 32, 200  # test images and draws of the Monte-Carlo variance: its relative error is about 2 %
+AT_ONCE = 2**22  # elements per pass of the Monte-Carlo variance, which bounds its memory
 
 log = logging.getLogger(__name__)
 
 
 def report(run, networks, test, data, evaluated):
-    """What a clean result says besides its scores, and its predictions image by image; nothing under corruption, where
-    the clean run has it already."""
+    """Return the analyses and the predictions per image of a clean run; nothing for a corrupted one.
+
+    The clean run of the same network has them already.
+    """
     if run.corruptions != "none":
         return {}, None
     foreign = foreign_entropy(run, test, data)
@@ -50,7 +52,7 @@ def shown(run, networks, test, data, evaluated, foreign):
 
 
 def predictions(evaluated, labels, foreign):
-    """What is kept of each test image."""
+    """Return what is stored of each test image's prediction."""
     probs = evaluated.mean.double()
     confidence, predicted = probs.max(1)
     kept = {
@@ -67,7 +69,7 @@ def predictions(evaluated, labels, foreign):
 
 
 def foreign_entropy(run, test, data):
-    """Predictive entropy of each image of another dataset, if that is on disk."""
+    """Return the predictive entropy of each OOD image, or None if the OOD dataset is not on disk."""
     if not ood_name(run.trained_on):
         return None
     try:
@@ -79,7 +81,7 @@ def foreign_entropy(run, test, data):
 
 
 def ood(run, probs, foreign):
-    """How well predictive entropy tells another dataset's images from the test images."""
+    """Measure how well predictive entropy separates OOD images from test images."""
     if foreign is None:
         return None
     return {
@@ -91,7 +93,7 @@ def ood(run, probs, foreign):
 
 
 def twin(run, network, data, device):
-    """Scores and time of the network's deterministic twin; none for a network that is its own."""
+    """Scores and test time of the deterministic network; None for a network without stochastic layers."""
     if noise.of(network).sites == 0:
         return None
     test = evaluator.Evaluator(run, [surgery.deterministic(network)], data, device)
@@ -101,12 +103,12 @@ def twin(run, network, data, device):
 
 @torch.no_grad()
 def posterior(network):
-    """The spread of each random weight's standard deviations; none for a network with fixed weights."""
+    """Quantiles of the standard deviations of each random weight tensor; None for a network with fixed weights."""
     sites = [(name, m) for name, m in network.named_modules() if isinstance(m, GaussianWeight)]
     rows = []
     for name, site in sites:
         sigma = site.sigma().double().flatten()
-        quantiles = np.quantile(sigma.cpu().numpy(), (0.05, 0.25, 0.5, 0.75, 0.95))  # torch's takes 2**24 elements
+        quantiles = np.quantile(sigma.cpu().numpy(), (0.05, 0.25, 0.5, 0.75, 0.95))  # torch's has a size limit
         layer = name.replace("parametrizations.", "").removesuffix(".0")
         rows.append({"name": layer, "elements": len(sigma), "start": site.start, "sigma": quantiles.tolist()})
     return rows or None
@@ -114,9 +116,10 @@ def posterior(network):
 
 @torch.no_grad()
 def variance(run, network, data, device):
-    """A row for each DropReLU layer in the order of execution, on test images in float32; none without such layers.
+    """One row per DropReLU layer in the order of execution, on test images in float32; None without such layers.
 
-    A layer is measured on the inputs that it gets in sample 0, while they are there: memory is that of one layer.
+    Each layer is measured during the forward pass of sample 0, on its inputs there, so that the inputs of only one
+    layer are in memory.
     """
     sites = {module: name for name, module in network.named_modules() if isinstance(module, DropReLU)}
     if not sites:
@@ -139,23 +142,23 @@ def variance(run, network, data, device):
 
 
 def monte_carlo(site, x, counted):
-    """The variance over draws of the layer's summed output, averaged over images. Several draws share a pass."""
+    """Variance over noise draws of the layer's summed output, averaged over images. One pass holds several draws."""
     rows, sums = torch.arange(len(x), device=x.device), []
     for ks in torch.arange(DRAWS, device=x.device).split(max(1, AT_ONCE // x.numel())):
         with counted(ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
             several = x.repeat(len(ks), *[1] * (x.dim() - 1))
-            noisy = site.forward(several) - several.relu()  # what is the same in all draws would only cost digits
+            noisy = site.forward(several) - several.relu()  # what all draws share would only cost precision
         sums.append(noisy.flatten(1).sum(1, dtype=torch.float64).view(len(ks), -1))
     return torch.cat(sums).var(0).mean().item()
 
 
 def variances(q, x):
-    """The variance of a DropReLU layer's summed output, averaged over images: exact and as Section 3.4 has it.
+    """Variance of a DropReLU layer's summed output, averaged over images: the exact one and that of Section 3.4.
 
-    Where x > 0 the layer gives x whether its rectifier is kept or not, so only x < 0 varies. The paper adds the
-    variances of (1-Q) x and Q ReLU(x), its epsilon, as if one Q did not decide both: their covariance,
-    -2 q(1-q) ReLU(x)^2, takes the positive inputs away again. Dropout at its matching rate p = 1-q, unscaled as in its
-    proof and behind a rectifier as in practice, varies where DropReLU does not.
+    If x > 0, the layer returns x whether its rectifier is kept or not, so only x < 0 varies. The paper adds the
+    variances of (1-Q) x and Q ReLU(x) (its epsilon) as if the two were independent, but they share Q. Twice their
+    covariance, -2 q(1-q) ReLU(x)^2, cancels the positive inputs. Dropout at the matching rate p = 1-q, unscaled as in
+    the paper's proof and after a rectifier as in practice, varies where x > 0.
     """
     squares = [half.square().flatten(1).sum(1, dtype=torch.float64) for half in (x.clamp(max=0), x.clamp(min=0))]
     negative, positive = (each.mean().item() for each in squares)
@@ -168,7 +171,7 @@ def variances(q, x):
 
 
 def example(evaluated, data):
-    """The most uncertain of the test images that are predicted rightly, with its first samples."""
+    """Return the most uncertain test image among those predicted correctly, with its first samples."""
     right = evaluated.mean.argmax(1) == data.test_labels
     if not right.any():
         return None
@@ -186,7 +189,7 @@ def example(evaluated, data):
 
 
 def png(image):
-    """A uint8 image (3, H, W) as base64, ready for a page."""
+    """Return a uint8 image (3, H, W) as a base64 PNG, ready for an HTML page."""
     file = io.BytesIO()
     Image.fromarray(image.permute(1, 2, 0).cpu().numpy()).save(file, "PNG")
     return base64.b64encode(file.getvalue()).decode()

@@ -80,7 +80,7 @@ class Captured:
             return probabilities(every(*given))
 
         self.compute = torch.compile(compute, dynamic=False)
-        self.noise, self.draw = noise.of(network), torch.compile(noise.draw, dynamic=False)
+        self.noise, self.draw = noise.of(network), torch.compile(noise.draw_keys, dynamic=False)
         self.sites = torch.arange(self.noise.sites, device=x.device)
         self.graph = self.captured()
 

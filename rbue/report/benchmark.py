@@ -1,4 +1,4 @@
-"""The benchmark's rows as a table and a figure: ratios first, since milliseconds are the hardware's."""
+"""The benchmark's rows as a table and a figure. Ratios come first, since milliseconds depend on the hardware."""
 
 from matplotlib.ticker import LogLocator
 
@@ -11,7 +11,7 @@ GROUPS = ("train", "packed", "layers", "predict", "corruptions", "start")  # the
 
 @shown
 def times(ratio):
-    """Where a few percent matter, they show."""
+    """Format a ratio with enough digits to show a few percent near 1."""
     digits = 3 if ratio < 2 else 2 if ratio < 100 else 0
     return f"{ratio:,.{digits}f}×"
 
@@ -28,7 +28,7 @@ COLUMNS = [
 
 
 def cells(content):
-    """The rows with every key, also those that one of another kind lacks."""
+    """Return the rows with all keys; a key that a row lacks is None."""
     return [dict.fromkeys(column.key for column in COLUMNS) | row for row in content["rows"]]
 
 
@@ -39,13 +39,13 @@ def table(content):
 
 
 def limit(content):
-    """What the hardware reached when the rows were measured, which may be on several days."""
+    """Return the rate of a large matrix product. It is a range, since rows may come from several days."""
     found = sorted(float(f"{row['matmul_flops'] / 1e12:.3g}") for row in content["rows"])
     return " to ".join(dict.fromkeys(f"{value:,g}" for value in (found[0], found[-1]))) + " TFLOP/s"
 
 
 def merged(before, measured):
-    """Groups measured now take the place of what stood there; the others stay."""
+    """Replace the groups that are measured again, and keep all others."""
     groups = {row["group"] for row in measured}
     rows = [*(row for row in before if row["group"] not in groups), *measured]
     return sorted(rows, key=lambda row: GROUPS.index(row["group"].split()[-1]))
@@ -53,7 +53,7 @@ def merged(before, measured):
 
 @styled
 def draw(content, path):
-    """A bar from 1, the baseline, to every ratio, on a logarithmic axis: to the left is slower."""
+    """Draw one bar per ratio, from 1 (the baseline), on a logarithmic axis: a bar to the left is slower."""
     rows = [row for row in content["rows"] if row.get("ratio")][::-1]
     if not rows:
         return
@@ -64,7 +64,7 @@ def draw(content, path):
     for place, ratio in enumerate(ratios):
         axis.annotate(times(ratio), (max(ratio, 1), place), (3, 0), textcoords="offset points", va="center", fontsize=7)
     axis.axvline(1, color="black", linewidth=0.8)
-    room = min(ratios) / 1.1, max(ratios) * 1.6  # for the numbers
+    room = min(ratios) / 1.1, max(ratios) * 1.6  # leaves space for the numbers
     axis.set(xscale="log", xlim=room, xlabel="times as fast", title=content["hardware"])
     axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
     axis.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}×")

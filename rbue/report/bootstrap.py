@@ -1,7 +1,7 @@
-"""How accuracy, ECE and NLL vary over test images and seeds, such that two runs on the same images can be paired.
+"""The variation of accuracy, ECE and NLL over test images and seeds, so that two runs on the same images are paired.
 
-All runs on one test set are resampled with the same weights, so a difference of two numbers varies as the difference of
-their replicates does: what both get wrong on the same images cancels. Other test images have other weights.
+All runs on one test set are resampled with the same weights. The difference of two numbers therefore varies as the
+difference of their replicates: errors that both make on the same images cancel. Each test set has its own weights.
 """
 
 from dataclasses import dataclass, replace
@@ -13,15 +13,15 @@ import numpy as np
 
 from rbue.runs.predictions import bin_of, correct, gap, loss
 
-RESAMPLES = 1000  # an error is known to 1/√(2·1000), 2 %
+RESAMPLES = 1000  # the relative error of a standard error is 1/√(2·1000), about 2 %
 
 
 @dataclass(frozen=True)
 class Part:
-    """A variance beyond the replicates': how much, how much of it they show already, its degrees of freedom.
+    """A variance to add to that of the replicates, the part of it that they contain already, its degrees of freedom.
 
-    `excess` is by how much one seed's network varies beyond its images; `lone` weighs a number of one seed, which
-    cannot tell its own.
+    `excess` is the variance between networks of different seeds beyond that over images. `lone` is the weight of a
+    number from one seed, which has no estimate of its own.
     """
 
     variance: float
@@ -36,19 +36,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a number varies: replicates over test images, and what its seeds add.
+    """The variation of a number: its replicates over test images, and what its seeds add.
 
-    With one seed per side, an interval is about these trained networks on other images of the kind, and says nothing of
-    other seeds. From two seeds up it is about the methods: to the variance over images comes that of the mean over
-    seeds, less what single networks' chance on these images has in both. The seeds' part has few degrees of freedom,
-    so a t quantile with Satterthwaite's number of them takes the normal one's place.
+    With one seed per side, an interval is about these trained networks on other images of the same kind, not about
+    other seeds. From two seeds on, it is about the methods: the variance of the mean over seeds is added to that over
+    images, without the part that both contain (the chance of single networks on these images). The seeds' part has
+    few degrees of freedom, so a t quantile with Satterthwaite's degrees of freedom replaces the normal one.
 
-    A side with one seed is lent the variance between the other side's seeds, as if both scattered alike. For one
-    against four seeds, simulated intervals of 95 % cover 92 % for accuracy, 96 % for ECE and 88 % for NLL.
+    A side with one seed borrows the variance between the other side's seeds, as if both had the same. For one seed
+    against four, simulated 95 % intervals cover 92 % for accuracy, 96 % for ECE and 88 % for NLL.
 
-    ECE adds up absolute values, so its replicates lie above the estimate. They are used centred, for their spread
-    alone: an interval is about the ECE that a test set of this size shows, as the tables do. In simulations this covers
-    the limit of many images no worse than moving the estimate down by as much, and at 10,000 images well.
+    ECE is a sum of absolute values, so its replicates lie above the estimate. They are centred and used for their
+    spread only: an interval is about the ECE that a test set of this size shows, as in the tables. In simulations such
+    intervals cover the limit of infinitely many images no worse than intervals around a bias-corrected estimate, and
+    they cover it well at 10,000 images.
     """
 
     draws: np.ndarray
@@ -62,13 +63,13 @@ class Sampling:
 
     @property
     def variance(self):
-        """At least the replicates': seeds may agree by chance better than test images allow."""
+        """The variance, never below that of the replicates: a few seeds may agree by chance."""
         images = self.draws.var(ddof=1)
         return max(images, images + sum(part.variance - part.shown for part in self.parts)) + self.lent
 
     @property
     def lent(self):
-        """What the seeds of one side say of a side with one seed; nothing where both have one."""
+        """The variance that a side with one seed borrows from the other side's seeds; 0 if both sides have one seed."""
         known = [part.excess for part in self.parts if part.excess is not None]
         return sum(part.lone for part in self.parts) * sum(known) / len(known) if known else 0.0
 
@@ -80,32 +81,32 @@ class Sampling:
     def freedom(self):
         """Satterthwaite's degrees of freedom; infinite for one seed per side."""
         doubt = sum(part.variance**2 / part.freedom for part in self.parts)
-        if self.lent:  # and what it was lent from are one estimate
+        if self.lent:  # the borrowed variance and its source are one estimate
             few = [part for part in self.parts if part.freedom < inf]
             doubt = (self.lent + sum(part.variance for part in few)) ** 2 / min(part.freedom for part in few)
         return self.variance**2 / doubt if doubt else inf
 
 
 def over_seeds(values, samplings, independent=True):
-    """The Sampling of a mean over seeds, from each seed's value and Sampling.
+    """Return the Sampling of a mean over seeds, from each seed's value and Sampling.
 
-    Seeds that are not independent, as ensembles with common members, count as one.
+    Seeds that are not independent, such as ensembles with common members, count as one.
     """
     n, mean = len(values), sum(samplings[1:], samplings[0]) * (1 / len(values))
     if n == 1 or not independent:
         return Sampling(mean.draws, (*mean.parts, Part(0.0, lone=1.0)))
-    single = np.mean([each.draws.var(ddof=1) for each in samplings])  # shared by all networks, and each one's own
-    shown = (single - mean.draws.var(ddof=1)) / (n - 1)  # an n-th of each one's own
+    single = np.mean([each.draws.var(ddof=1) for each in samplings])  # common part plus each network's own
+    shown = (single - mean.draws.var(ddof=1)) / (n - 1)  # 1/n of a network's own part
     between = np.var(values, ddof=1)
     seeds = Part(between / n, shown, n - 1, excess=max(0.0, between - n * shown))
     return Sampling(mean.draws, (*mean.parts, seeds))
 
 
 def replicates(predictions, bins=30):
-    """{metric: Sampling} of one run.
+    """Return {metric: Sampling} of one run.
 
-    Where two networks differ on a handful of images, replicates promise too much: half an image per side is added to
-    the variance of the accuracy (Agresti and Min 2005).
+    If two networks differ on very few images, replicates underestimate the error. Half an image per side is therefore
+    added to the variance of the accuracy (Agresti and Min 2005).
     """
     p, images = predictions, len(predictions.label)
     by_bin = np.zeros((images, bins))
@@ -118,7 +119,7 @@ def replicates(predictions, bins=30):
 
 
 def weights(labels):
-    """How often each image is drawn over how many there are, one row per resample: the same for the same test set."""
+    """Return each image's share of a resample, one row per resample. Equal test sets have equal weights."""
     return resampled(len(labels), crc32(np.asarray(labels, np.int64).tobytes()))
 
 

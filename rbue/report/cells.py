@@ -1,4 +1,4 @@
-"""Records in, cells out: one row per (protocol, dataset, arch, row), our mean, std and n beside the paper's number."""
+"""From records to cells: one row per (protocol, dataset, arch, row), our mean, std and n beside the paper's number."""
 
 import json
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ import pandas as pd
 from rbue.report.records import KEY, MEASURES, in_tables, over_seeds
 from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, by_protocol, in_order
 
-PRINTED = ["accuracy", "ece", "train_hours", "time_ratio"]  # what the paper has a number for
+PRINTED = ["accuracy", "ece", "train_hours", "time_ratio"]  # the paper prints these
 COMPARED = ["accuracy", "ece", "time_ratio"]
 KINDS = {"paper": PRINTED, "ours": MEASURES, "std": MEASURES, "diff": COMPARED}
 
 
 @dataclass(frozen=True)
 class Table:
-    """One dataset under one protocol: its cells, and all its clean runs, those outside the cells too."""
+    """One dataset under one protocol: its cells, and all its clean runs, including those that feed no cell."""
 
     protocol: str
     dataset: str
     cells: pd.DataFrame
     runs: pd.DataFrame
-    bold_found: list[bool]  # of the paper's bold rows, which ones our rule finds
-    explained: list[dict]  # why cells differ from the paper's: where, and in words
+    bold_found: list[bool]  # for each of the paper's bold rows: whether our rule finds it
+    explained: list[dict]  # known reasons why cells differ from the paper's
 
     @property
     def inside(self):
-        """The runs behind the cells."""
+        """The runs that feed the cells."""
         return self.runs[in_tables(self.runs)]
 
     @property
@@ -41,7 +41,7 @@ class Table:
 
     @property
     def labels(self):
-        """The paper's ten rows, then those of other methods."""
+        """The paper's ten rows, then the rows of other methods."""
         return list(self.cells.row.unique())
 
     @property
@@ -50,12 +50,12 @@ class Table:
 
 
 def of_paper(cells):
-    """Without the rows of methods that the paper has not: they are no part of what there is to measure."""
+    """Drop the rows of methods that are not in the paper: the count of measured cells leaves them out."""
     return cells[cells.row.isin(LABELS)]
 
 
 def paper_cells(paper_dir):
-    """The paper's ninety cells, with training time as a ratio to Single too: hours on other hardware do not compare."""
+    """Read the paper's 90 cells. Add training time relative to Single: hours on other hardware do not compare."""
     frame = pd.DataFrame(json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))["main"])
     single = frame[frame.row == "Single"][["dataset", "arch", "train_hours"]]
     frame = frame.merge(single, on=["dataset", "arch"], suffixes=("", "_single"))
@@ -63,13 +63,13 @@ def paper_cells(paper_dir):
 
 
 def archs_of(dataset, runs):
-    """The paper's networks for the paper's datasets, and whichever others there are runs of."""
+    """The paper's networks if the dataset is in the paper, then the other networks that have runs."""
     present = sorted(set(runs.arch) - set(ARCHS))
     return [arch for arch in ARCHS if dataset in DATASETS or arch in set(runs.arch)] + present
 
 
 def table(protocol, dataset, runs, paper, bold_found, explained):
-    """Every cell of one table, measured or not, in the paper's order."""
+    """Build every cell of one table, measured or not, in the paper's order."""
     runs = runs[(runs.protocol == protocol) & (runs.dataset == dataset)]
     inside = runs[in_tables(runs)]
     labels, ours = in_order([*LABELS, *inside.row]), over_seeds(inside, KEY, MEASURES)
@@ -79,9 +79,9 @@ def table(protocol, dataset, runs, paper, bold_found, explained):
     cells["n"] = cells.n.fillna(0).astype(int)
     for metric in COMPARED:
         difference = cells[f"ours_{metric}"] - cells[f"paper_{metric}"]
-        cells[f"diff_{metric}"] = difference.round(9) + 0.0  # neither 1e-17 nor -0
+        cells[f"diff_{metric}"] = difference.round(9) + 0.0  # removes 1e-17 and -0
     faster = 3600 * cells.paper_train_hours / cells.ours_train_seconds
-    cells["ours_speedup"] = faster.where(cells.protocol.isin(FULL))  # of as many epochs
+    cells["ours_speedup"] = faster.where(cells.protocol.isin(FULL))  # only with as many epochs as the paper
     cells["paper_bold"] = bold(cells, "paper_accuracy", "paper_ece", "paper_train_hours")
     cells["ours_bold"] = bold(cells, "ours_accuracy", "ours_ece", "ours_train_seconds")
     values = [f"{kind}_{m}" for m in [*MEASURES, "train_hours"] for kind, names in KINDS.items() if m in names]
@@ -90,9 +90,9 @@ def table(protocol, dataset, runs, paper, bold_found, explained):
 
 
 def build(records, paper_dir):
-    """A Table for each (protocol, dataset) with clean runs; one of the paper's datasets brings the paper's other two.
+    """Build a Table per (protocol, dataset) with clean runs. If a dataset is in the paper, the paper's others come too.
 
-    Corrupted test sets (dataset=cifar10_c) feed figures, not the paper's Tables 1-3.
+    Corrupted test sets (dataset=cifar10_c) are used in figures, not in Tables 1-3.
     """
     runs, paper = records[~records.corrupted], paper_cells(paper_dir)
     wanted = set(zip(runs.protocol, runs.dataset, strict=True))
@@ -105,16 +105,16 @@ def build(records, paper_dir):
 
 
 def bold(cells, *columns):
-    """True for the row of each network that balances the three metrics best, by `balanced`."""
+    """True for each network's row that balances the three metrics best, by the rule of `balanced`."""
     winners = {arch: balanced(group, *columns) for arch, group in cells.groupby("arch")}
     return cells.row == cells.arch.map(winners)
 
 
 def balanced(cells, accuracy, ece, time):
-    """The proposed row with the lowest ECE, then the highest accuracy, then the shortest time, at two decimals.
+    """Return the proposed row with the lowest ECE, then the highest accuracy, then the shortest time, at two decimals.
 
-    The paper's bold is "the best way to balance the three metrics" without a formula; this one finds all nine of its
-    choices from its printed numbers. None unless all five proposed rows have numbers: no winner by default.
+    The paper's bold is "the best way to balance the three metrics" without a formula. This rule finds all nine of its
+    choices from its printed numbers. It returns None unless all five proposed rows have numbers.
     """
     proposed = cells.loc[cells.row.isin(PROPOSED), ["row", accuracy, ece, time]].dropna()
     if len(proposed) < len(PROPOSED):
@@ -126,7 +126,7 @@ def balanced(cells, accuracy, ece, time):
 
 
 def bold_agreement(paper):
-    """Which of the paper's printed bold rows `balanced` finds: {(dataset, arch): (printed, computed)}."""
+    """Compare the paper's bold rows with those of `balanced`: {(dataset, arch): (printed, computed)}."""
     return {
         key: (group.row[group.bold].iloc[0], balanced(group, "accuracy", "ece", "train_hours"))
         for key, group in paper.groupby(["dataset", "arch"], sort=False)

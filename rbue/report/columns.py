@@ -1,4 +1,4 @@
-"""Named columns: Markdown, LaTeX, the terminal and the page render a table from the same ones."""
+"""Named columns, from which Markdown, LaTeX, the terminal and the page render the same table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,33 +10,33 @@ MISSING = "–"
 
 @dataclass(frozen=True)
 class Column:
-    """Group and name are the header: `Accuracy, %` over `paper`, `ours` and `diff`."""
+    """A column of a table. Its header is a group and a name: `Accuracy, %` over `paper`, `ours` and `diff`."""
 
     key: str
     group: str
     name: str
-    text: Callable  # what is shown of a cell, which is a dict
-    value: Callable | None = None  # the number that a page sorts by; None for words
-    side: str | None = None  # paper or ours, for the page's switch
-    bold: str | None = None  # the cell's flag
+    text: Callable  # the text of a cell, which is a dict
+    value: Callable | None = None  # the number by which the page sorts; None for text
+    side: str | None = None  # paper or ours, for the page's switch of columns
+    bold: str | None = None  # the key of the flag that makes a cell bold
 
     def shown(self, cell):
         return strong(self.text(cell), self.bold and cell[self.bold])
 
     def number(self, cell):
-        """The value, or None where the cell has none."""
+        """Return the cell's number, or None if it has none."""
         value = self.value(cell) if self.value else None
         return None if absent(value) else value
 
     def of(self, part, group, name):
-        """The same column of one part of a cell that holds several, under another header."""
+        """Return this column for one part of a cell that holds several, under another header."""
         value = self.value and (lambda cell: self.value(cell[part]))
         header = {"key": f"{self.key}@{part}", "group": group, "name": name, "bold": None}
         return replace(self, **header, text=lambda cell: self.shown(cell[part]), value=value)
 
 
 def absent(value):
-    """None or NaN; pandas, which knows it too, would slow down every start of train.py."""
+    """Whether a value is None or NaN. pandas.isna would slow down every start of train.py."""
     return value is None or value != value
 
 
@@ -48,7 +48,7 @@ def strong(text, is_bold):
 
 
 def shown(text):
-    """A formatter that prints a missing value as –."""
+    """Make a formatter print a missing value as –."""
     return lambda value: MISSING if absent(value) else text(value)
 
 
@@ -57,7 +57,7 @@ def decimals(digits):
 
 
 def signed(digits):
-    return shown(lambda value: f"{round(value, digits) + 0.0:+.{digits}f}")  # + 0.0: no "-0.00"
+    return shown(lambda value: f"{round(value, digits) + 0.0:+.{digits}f}")  # + 0.0 avoids "-0.00"
 
 
 hours = shown("{:.1f} h".format)
@@ -77,7 +77,7 @@ def memory(size):
 
 @shown
 def duration(seconds):
-    """The two units a reader would say; the paper's own hours from one hour up."""
+    """Format as `8.1 s` or `3 min 05 s`; from one hour on in hours, as in the paper."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -85,7 +85,7 @@ def duration(seconds):
 
 
 def with_spread(cell, metric, text):
-    """`94.60 ± 0.20 (3)`; one seed has no ±, and n is always there."""
+    """Format as `94.60 ± 0.20 (3)`. One seed has no ±; the number of seeds is always shown."""
     if absent(cell[f"ours_{metric}"]):
         return MISSING
     spread = f" ± {text(cell[f'std_{metric}'])}" if cell["n"] > 1 else ""
@@ -96,17 +96,17 @@ def with_spread(cell, metric, text):
 
 
 def words(key, group, name="", text=None):
-    """Without numbers; shows what the cell has under its key, unless `text` says it otherwise."""
+    """Make a column of text. It shows the cell's value under `key`, unless `text` formats the cell."""
     return Column(key, group, name, text or (lambda cell: cell[key]))
 
 
 def number(key, group, name, text, **more):
-    """One number of a cell."""
+    """Make a column of one number of a cell."""
     return Column(key, group, name, lambda cell: text(cell[key]), lambda cell: cell[key], **more)
 
 
 def seeded(metric, group, name, text, **more):
-    """Our mean over seeds with its spread."""
+    """Make a column of our mean over seeds with its standard deviation."""
     key = f"ours_{metric}"
     return Column(key, group, name, lambda cell: with_spread(cell, metric, text), lambda cell: cell[key], **more)
 
@@ -119,11 +119,11 @@ METHOD = words("row", "Method")
 
 @dataclass(frozen=True)
 class Grid:
-    """A table and the sentences beneath. Its first column names the rows."""
+    """A table with the notes below it. Its first column names the rows."""
 
     title: str
     columns: list
-    cells: list  # of dicts
+    cells: list  # dicts
     notes: tuple = ()
 
     @property
@@ -136,7 +136,7 @@ class Grid:
 
 
 def grid(columns, cells, full=False):
-    """Header and rows as text. A group is named once, `ECE: paper`, `ours`, or in full before each of its columns."""
+    """Return header and rows as text. A group is named once (`ECE: paper`, `ours`), or in every column if `full`."""
     before = [None, *(column.group for column in columns)]
     opens = [full or column.group != group for column, group in zip(columns, before, strict=False)]
     heads = [header(column) if opened else column.name for column, opened in zip(columns, opens, strict=True)]
@@ -148,7 +148,7 @@ def header(column):
 
 
 def pipe(rows):
-    """A Markdown table, padded so that the source reads as well as the rendered page."""
+    """Return a Markdown table whose columns are padded, so that its source is readable too."""
     head, *lines = padded(rows)
     rule = "|".join("-" * (len(text) + 1) + ":" if i else ":" + "-" * (len(text) + 1) for i, text in enumerate(head))
     head, *lines = (f"| {' | '.join(line)} |" for line in (head, *lines))

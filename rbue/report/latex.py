@@ -1,4 +1,4 @@
-"""A table in LaTeX, in the paper's own frame: methods by networks by accuracy, ECE and training time."""
+"""A table in LaTeX, laid out as in the paper: methods by networks by accuracy, ECE and training time."""
 
 import re
 from itertools import chain
@@ -17,7 +17,7 @@ from rbue.report.text import (
     outside_lines,
 )
 
-PRINTED = [  # heading, unit, keys of ours and of the paper's beneath it; a second key stands in brackets
+PRINTED = [  # heading, unit, our keys, the paper's keys in the line below; a second key is shown in brackets
     ("Accuracy", r"(\%, $\uparrow$)", ["ours_accuracy"], ["paper_accuracy", "diff_accuracy"]),
     ("ECE", r"($\downarrow$)", ["ours_ece"], ["paper_ece", "diff_ece"]),
     (
@@ -36,14 +36,14 @@ TEX = str.maketrans({"–": "--", "±": r"$\pm$", "×": r"$\times$", "−": "$-$
 
 
 def tex(text):
-    """Our little Markdown (**bold**, `code`) and its symbols in LaTeX, for pdflatex without packages."""
+    """Convert our subset of Markdown (**bold**, `code`) and its symbols to LaTeX for pdflatex without packages."""
     text = re.sub(r"(?<![\w.])-(?=\d)", "$-$", text.translate(TEX))
     text = re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", text)
     return re.sub(r'"(.+?)"', r"``\1''", re.sub(r"`(.+?)`", r"\\texttt{\1}", text))
 
 
 def entry(cell, keys, columns):
-    """`94.60 (+0.12)`: the first column of a cell, the second in brackets; bold as the first is."""
+    """Return `94.60 (+0.12)`: the first column of a cell, and the second in brackets. Bold follows the first."""
     if not keys:
         return ""
     found = [columns[key] for key in keys]
@@ -57,9 +57,9 @@ def tex_line(label, values):
 
 
 def tex_row(table, label):
-    """Ours, and beneath it the paper's: a network has as many columns as in the paper."""
+    """Return our line and the paper's line below it, so that a network has as many columns as in the paper."""
     cells = table.cells[table.cells.row == label].to_dict("records")
-    rule = [r"\midrule"] * 2 if label == PROPOSED[0] else []  # as in the paper: baselines above, proposed below
+    rule = [r"\midrule"] * 2 if label == PROPOSED[0] else []  # as in the paper: baselines above, proposed methods below
     columns = {column.key: column for column in (BESIDE_PAPER if table.in_paper else OURS_ALONE)}
     ours = [entry(cell, keys, columns) for cell in cells for _, _, keys, _ in PRINTED]
     if not table.in_paper:
@@ -69,7 +69,7 @@ def tex_row(table, label):
 
 
 def tex_tabular(table, heads, body):
-    """The paper's frame: each network's columns under its name."""
+    """Lay out a table as in the paper: each network's columns under its name."""
     archs, width, (names, units) = table.archs, len(heads), zip(*heads, strict=True)
     bars = ["c|"] * (len(archs) - 1) + ["c"]
     over = " & ".join(
@@ -85,7 +85,7 @@ def tex_tabular(table, heads, body):
 
 
 def tex_frame(spec, heads, body):
-    """Shrinks to the text's width, never enlarges."""
+    """Wrap a tabular that shrinks to the text width if needed, and is never enlarged."""
     begin = [r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%", rf"\begin{{tabular}}{{{spec}}}"]
     return [*begin, r"\toprule", *heads, r"\midrule", *body, r"\bottomrule", r"\end{tabular}}"]
 
@@ -101,7 +101,7 @@ def about(table):
 
 
 def metrics_float(table):
-    """Tables 1-3."""
+    """Tables 1-3 as a float."""
     beside = ": ours, and beneath it the paper's number (ours $-$ paper; for the time, the ratio to Single)"
     caption = about(table) + (beside if table.in_paper else "") + "."
     heads = [(name, unit) for name, unit, *_ in PRINTED]

@@ -1,6 +1,6 @@
-"""Where the random rectifiers stand (Section 4.5, Table 6): all, the last or the first; the paper's number beside ours.
+"""The position of the stochastic rectifiers (Section 4.5, Table 6): all, last or first; the paper's number beside ours.
 
-One file per protocol, since the paper measures one network alone: its three rows first, then the networks we have.
+There is one file per protocol. The paper measures one network: its three rows come first, then our networks.
 """
 
 import json
@@ -46,7 +46,7 @@ NOTES = [
 
 
 def paper_frame(paper_dir):
-    """Accuracy in percent, time as a ratio to the network that is random everywhere."""
+    """Read Table 6: accuracy in percent, time relative to the network with noise in all layers."""
     entries = json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))["position"]
     frame = pd.DataFrame([entry | {"row": labelled(entry), "accuracy": 100 * entry["accuracy"]} for entry in entries])
     everywhere = frame.set_index("position").train_hours["all"]
@@ -55,7 +55,7 @@ def paper_frame(paper_dir):
 
 
 def our_frame(runs):
-    """Mean, std and n of every network that is measured at another position than `all` too."""
+    """Mean, std and n of each network that is also measured at a position other than `all`."""
     runs = runs[runs.listed & runs.position.notna()]
     runs = runs[runs.groupby(PLACE).position.transform(lambda position: (position != "all").any()).astype(bool)]
     runs = runs.assign(time_ratio=ratio_to(runs[runs.position == "all"], runs, PLACE))
@@ -63,7 +63,7 @@ def our_frame(runs):
 
 
 def cells(runs, paper_dir):
-    """The paper's rows and ours, every network with its three positions."""
+    """Join the paper's rows and ours; every network has all three positions."""
     paper, ours = paper_frame(paper_dir), our_frame(runs)
     others = sorted({key[:3] for key in ours.index} - {key[:3] for key in paper.index}, key=paper_order)
     places = [paper.index[0][:3], *others]
@@ -73,7 +73,7 @@ def cells(runs, paper_dir):
 
 
 def build(records, paper_dir):
-    """{protocol: cells} for every protocol with clean runs."""
+    """Return {protocol: cells} for every protocol with clean runs."""
     runs = records[~records.corrupted]
     return {protocol: cells(group, paper_dir) for protocol, group in runs.groupby("protocol")}
 
@@ -108,5 +108,5 @@ FORMS = {"md": markdown, "tex": latex, "csv": csv}
 
 
 def write(protocol, frame, out):
-    """<out>/<protocol>/position.md, .tex and .csv; returns the paths."""
+    """Write <out>/<protocol>/position.md, .tex and .csv, and return their paths."""
     return write_forms(Path(out) / protocol / "position", {form: f(protocol, frame) for form, f in FORMS.items()})

@@ -1,4 +1,4 @@
-"""Results in, one tidy row per run out; and the mean over seeds. Tables, figures, claims and the page read these two.
+"""One tidy row per run, and the mean over seeds. Tables, figures, claims and the page are built from these two.
 
 runs = records(collect("results/runs"))
 over_seeds(runs[runs.row == "SVI"], ["protocol", "dataset", "arch"], ["accuracy", "ece"])
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rbue.config import Run
-from rbue.report.rows import HYPERPARAMETER, METHODS, place
+from rbue.report.rows import HYPERPARAMETER, METHODS, match_row
 
 NETWORK = ["protocol", "dataset", "arch"]
 KEY = [*NETWORK, "row"]
@@ -34,21 +34,21 @@ COLUMNS += ["result"]
 
 
 def records(results):
-    """One row per run, in the paper's order of methods, then by their hyperparameters."""
+    """Return one row per run, in the paper's order of methods, then by hyperparameters."""
     rows = sorted(map(record, results), key=order)
-    frame = pd.DataFrame(rows, columns=COLUMNS)  # all columns, also where there is no run
+    frame = pd.DataFrame(rows, columns=COLUMNS)  # all columns exist even without a run
     frame = frame.astype(dict.fromkeys(FLAGS, bool) | dict.fromkeys(NUMBERS, float))
     held_out = frame.result.map(lambda result: bool(result.config.get("holdout"))).astype(bool)
     known = frame[~held_out].dropna(subset="images").drop_duplicates("dataset").set_index("dataset").images
-    frame["images"] = frame.images.fillna(frame.dataset.map(known))  # the corrupted runs of format 1 do not say
+    frame["images"] = frame.images.fillna(frame.dataset.map(known))  # corrupted runs of format 1 do not store it
     frame["time_ratio"] = ratio_to(frame[(frame.row == "Single") & in_tables(frame)], frame, NETWORK)
     return frame
 
 
 def record(result):
-    """One result; accuracy in percent, as in the paper."""
+    """Return one result as a row; accuracy is in percent, as in the paper."""
     config, environment, seconds, memory = result.config, result.environment, result.seconds, result.peak_memory_bytes
-    row, differs = place(config)
+    row, differs = match_row(config)
     papers = config["method"] in METHODS
     return {
         "protocol": config["protocol"],
@@ -59,7 +59,7 @@ def record(result):
         "name": result.name,
         "row": row,
         "position": config.get("position") if papers else None,
-        "listed": row is not None and not differs,  # as a row of the tables, or a position of one
+        "listed": row is not None and not differs,  # it is a row of the tables, or a row at another position
         "differs": ", ".join(f"{key}={value}" for key, value in differs.items()),
         "method": config["method"],
         "hyperparameter": config.get(HYPERPARAMETER.get(config["method"])),
@@ -70,10 +70,10 @@ def record(result):
         "accuracy": 100 * result.metrics["accuracy"],
         "train_seconds": seconds.train if seconds.alone is None else seconds.alone,  # with the GPU to itself, if known
         "parameters": result.parameters,
-        "peak_train_bytes": memory.train if packed(result) == 1 else None,  # an equal share compares nothing
+        "peak_train_bytes": memory.train if packed(result) == 1 else None,  # shares of a pack cannot be compared
         "peak_evaluate_bytes": memory.evaluate,
         "test_ms_per_image": result.test_ms_per_image,
-        "shared": packed(result) > 1 and seconds.alone is None,  # an equal share says little of its own cost
+        "shared": packed(result) > 1 and seconds.alone is None,  # its share of a pack's time is not its own cost
         "by_step": seconds.alone not in (None, seconds.train),
         "machine": machine(result),
         **{key: getattr(environment, key) or "unknown" for key in ("hardware", "precision", "torch")},
@@ -83,7 +83,7 @@ def record(result):
 
 
 def order(run):
-    """Sorts runs. Hyperparameters compare as values: s=2 comes before s=10."""
+    """Return a run's sort key. Hyperparameters compare as values: s=2 comes before s=10."""
     papers = run["method"] in METHODS
     rank = METHODS.index(run["method"]) if papers else len(METHODS)
     hyperparameters = [run["hyperparameter"] or 0] if papers else run["hyperparameters"].values()
@@ -92,12 +92,12 @@ def order(run):
 
 
 def packed(result):
-    """How many networks shared the GPU in training."""
+    """Return how many networks shared the GPU in training."""
     return max((training.packed for training in result.trainings), default=1)
 
 
 def machine(result):
-    """Where and how its networks were trained; the evaluation's engine is another one for a network without noise."""
+    """Return the hardware and engine of the training. In evaluation, the engine differs for a network without noise."""
     parts = result.trainings or [result.environment]
     return str(sorted({f"{part.hardware}, {part.engine}" for part in parts}))
 
@@ -110,17 +110,17 @@ def commit(name, changed):
 
 
 def everywhere(runs):
-    """Which runs have their noise in every layer, or have none that can be placed."""
+    """Whether runs have noise in all layers, or a method without a position."""
     return runs.position.isna() | (runs.position == "all")
 
 
 def in_tables(runs):
-    """Which runs feed Tables 1-3."""
+    """Whether runs feed Tables 1-3."""
     return runs.listed & ~runs.corrupted & everywhere(runs)
 
 
 def most_passes(runs, key):
-    """Of two evaluations of one network, one with fewer samples, the other."""
+    """Keep the evaluation with the most samples, if a network was evaluated several times."""
     passes = runs.passes.fillna(0)
     return runs[passes == passes.groupby([runs[name] for name in key]).transform("max")]
 
@@ -129,10 +129,10 @@ def most_passes(runs, key):
 
 
 def over_seeds(frame, key, values):
-    """n, the mean `ours_*` and the standard deviation `std_*` (ddof 1) of each key, in the order they come.
+    """Return n, the means `ours_*` and the standard deviations `std_*` (ddof 1) per key, in order of appearance.
 
-    The mean within a seed comes first: one network evaluated twice is not two seeds. A run without a value empties the
-    cell: no silent mean over fewer seeds.
+    Values are first averaged within a seed, since one network evaluated twice is not two seeds. If a run lacks a value,
+    the cell is empty: a mean over fewer seeds would mislead.
     """
     key, values = list(key), list(values)
     within = whole(frame.groupby([*key, "seed"], sort=False, dropna=False)[values])[0]
@@ -142,16 +142,16 @@ def over_seeds(frame, key, values):
 
 
 def whole(groups):
-    """Mean, deviation and size of each group; both are empty where a value is missing."""
+    """Mean, standard deviation and size of each group. A missing value makes the first two empty."""
     size, count = groups.size(), groups.count()
     complete = count.eq(size, axis=0)
     return groups.mean().where(complete), groups.std().where(complete), size
 
 
 def ratio_to(base, runs, key):
-    """Training time over the base's mean with the same key on the same machine; NaN where there is none.
+    """Training time relative to the base's mean with the same key on the same machine; NaN without such a base.
 
-    Networks trained side by side on one GPU have equal shares of its time, whatever each costs: no base for a ratio.
+    Networks trained side by side on one GPU have equal shares of its time, so their times are no base for a ratio.
     """
     key = [*key, "machine"]
     usual = base[~base.shared].groupby(key, as_index=False).train_seconds.mean()

@@ -1,7 +1,7 @@
-"""The ten rows of the paper's Tables 1-3, rows of methods it has not, and which of them a finished run is of.
+"""The ten rows of the paper's Tables 1-3, the rows of other methods, and the rule that assigns runs to rows.
 
-A run feeds a cell only if its whole config, the seed aside, is what `python train.py dataset=D arch=A protocol=P` with
-the row's settings composes to: a run with epochs=2 on the command line is no result of `protocol=paper`.
+A run feeds a cell only if its whole config, except the seed, equals what `python train.py dataset=D arch=A protocol=P`
+with the row's settings composes. A run with epochs=2 on the command line is no result of `protocol=paper`.
 """
 
 from dataclasses import replace
@@ -31,62 +31,62 @@ NAMES = {
     "rrelu": "MC-RReLU",
     "dropreLU": "MC-DropReLU",
 }
-OWN_NAMES = {"ivon": "IVON"}  # methods of ours, not in the paper
-METHODS = list(NAMES)  # in the paper's order; any other is a user's own
-HYPERPARAMETER = {"mc_dropout": "p", "deep_ensemble": "members", "dropreLU": "q"}  # what a row's brackets say
+OWN_NAMES = {"ivon": "IVON"}  # methods of this suite that are not in the paper
+METHODS = list(NAMES)  # in the paper's order; any other method is the user's own
+HYPERPARAMETER = {"mc_dropout": "p", "deep_ensemble": "members", "dropreLU": "q"}  # in brackets in a row's name
 PROPOSED = [label for label, settings in ROWS if settings["method"] in ("rrelu", "dropreLU")]
 
-# In the paper's order and spelling; a name not listed here (a user's own) is printed as it is.
+# In the paper's order and spelling. A name that is not listed here (a user's own) is printed as it is.
 ARCHS = {"vgg13": "VGG-13", "resnet18": "ResNet-18", "densenet121": "DenseNet-121"}
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tinyimagenet": "TinyImageNet"}
 
-FULL = ("matched", "paper")  # the whole schedule: what the paper's numbers fit, what it states
+FULL = ("matched", "paper")  # full schedules: `matched` fits the paper's numbers, `paper` is what it states
 
 
 def by_protocol(name):
-    """Sorts protocols: the whole schedule before short ones."""
+    """Return a protocol's sort key: full schedules come before short ones."""
     return [*FULL, name].index(name), name
 
 
 def paper_order(place):
-    """For sorting: the paper's datasets and networks first, in its order; others by name."""
+    """Return a sort key: the paper's datasets and networks first, in its order; others by name."""
     order = {name: i for i, name in enumerate([*DATASETS, *ARCHS])}
     return [(order.get(name, len(order)), name) for name in place]
 
 
 def in_order(labels):
-    """Each label once: the paper's rows in the paper's order, then the others as they come."""
+    """Return each label once: the paper's rows in its order, then the others in order of appearance."""
     return sorted(dict.fromkeys(labels), key=lambda label: [*LABELS, label].index(label))
 
 
 def labelled(settings):
-    """The row of the paper's tables with these settings, or None."""
+    """Return the row of the paper's tables with these settings, or None."""
     return next((label for label, own in ROWS if own.items() <= settings.items()), None)
 
 
-# --- the one rule -----------------------------------------------------------------------------------------------------
+# --- which row a run belongs to ---------------------------------------------------------------------------------------
 
 
 @cache
 def cell_identity(dataset, protocol, arch, label):
-    """What a run must have been to be this cell: every key that decides weights or metrics."""
+    """Return the config that a run of this cell must have: every key that affects weights or metrics."""
     settings = dict(ROWS)[label]
     return complete(replace(canonical(dataset, protocol, settings["method"]), arch=arch, **settings).identity)
 
 
 def difference(config, expected):
-    """The keys in which a run is not what was expected, with the run's values. Seeds and precisions share a row."""
+    """Return {key: the run's value} where a run differs from the expected config. Seeds and precisions share a row."""
     config, expected = complete(config), complete(expected)
     keys = [key for key in config | expected if key not in ("seed", "precision")]
     return {k: config.get(k, "absent") for k in keys if k not in config or config[k] != expected.get(k)}
 
 
-def place(config):
-    """The row a run is of and {}, or None and how it differs from the row it is nearest to.
+def match_row(config):
+    """Return the run's row and {}, or None and the differences from the nearest row.
 
-    A corrupted evaluation is of the network that the clean dataset trained, and may take fewer samples: there are 95
-    test sets. Another p, q or members is a row between those of the tables, from which it differs. Where random
-    rectifiers stand (Section 4.5) sets no row apart: that is an axis of its own.
+    A corrupted evaluation belongs to the network trained on the clean dataset. It may use fewer samples, since there
+    are 95 test sets. Another p, q or members gives a row of its own, which is not in the tables. The position of
+    stochastic rectifiers (Section 4.5) does not change the row: it is a separate axis.
     """
     where = config["dataset"].removesuffix("_c"), config["protocol"], config["method"]
     if not (usual := canonical(*where)):
@@ -105,15 +105,15 @@ def place(config):
 
 
 def as_clean(config, usual):
-    """A run as if it had been tested on the clean images alone."""
+    """Return the config as if the run had been tested on the clean images only."""
     fewer = config["dataset"] != usual.dataset and "samples" in config
     samples = {"samples": usual.samples} if fewer else {}
     return config | {"dataset": usual.dataset, "corruptions": usual.corruptions} | samples
 
 
 def own_row(config, usual):
-    """The row of a method that is not in the paper. Each setting is a row, named after its hyperparameters; where there
-    are several, after those that differ from the method's file."""
+    """Return the row of a method that is not in the paper. Each setting is a row, named after its hyperparameters; if
+    there are several, after those that differ from the method's YAML file."""
     own = {key: config[key] for key in usual.hyperparameters if key in config}
     differs = difference(config, usual.identity | {"arch": config["arch"]} | own)
     name = OWN_NAMES.get(usual.method, usual.method)

@@ -1,7 +1,7 @@
 """Section 3.4 by Monte-Carlo: the variance of a DropReLU layer against its closed form and the paper's formula.
 
 out = Σ_k x_k + Q_k (ReLU(x_k) - x_k) with Q_k ~ B(q), so only negative inputs vary: Var = q(1-q) Σ_{x<0} x².
-The paper adds the variances of its two terms and forgets their covariance.
+The paper adds the variances of its two terms without their covariance.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ FAR = 3  # standard errors
 
 @dataclass(frozen=True)
 class Simulated:
-    """A variance estimated from draws, with the standard error of a variance."""
+    """A variance estimated from draws, with its standard error."""
 
     variance: float
     se: float
@@ -29,7 +29,7 @@ def inputs():
 
 
 def simulate(x, keep, layer):
-    """Var of Σ_k layer(x_k, B_k) with B_k ~ B(keep)."""
+    """Estimate the variance of Σ_k layer(x_k, B_k) with B_k ~ B(keep)."""
     bits = np.random.default_rng(SEED + 1).random((DRAWS, len(x))) < keep
     variance = layer(x, bits).sum(1).var(ddof=1)
     return Simulated(variance, variance * sqrt(2 / (DRAWS - 1)))

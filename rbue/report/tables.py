@@ -4,7 +4,7 @@
         write(table, "results/tables")
         print(summary(table))
 
-No timestamps and no paths in the output: the same runs always give the same bytes, and a test relies on it.
+The output has no timestamps and no paths: the same runs give the same bytes, and a test checks it.
 """
 
 from collections import defaultdict
@@ -51,17 +51,19 @@ def markdown(table):
 
 
 def headline(tables):
-    """For the README: the network with the most measured rows, its protocols side by side; the others a line each."""
+    """Return the README's table: the network with the most measured rows, all protocols; one line per other network."""
     networks = by_network(t for t in tables if t.in_paper)
     fullest = sorted(networks.items(), key=lambda item: -sum((cells.n > 0).sum() for cells in item[1].values()))
-    lines = [headline_text(*network, told(protocols)) for network, protocols in fullest]
+    lines = [headline_text(*network, protocols_to_show(protocols)) for network, protocols in fullest]
     if not lines:
         return ""
-    return "\n\n".join([f"{lines[0]}:", pipe(grid(*side_by_side(told(fullest[0][1])), full=True)), *lines[1:]])
+    return "\n\n".join(
+        [f"{lines[0]}:", pipe(grid(*side_by_side(protocols_to_show(fullest[0][1])), full=True)), *lines[1:]]
+    )
 
 
 def by_network(tables):
-    """{(dataset, arch): {protocol: the paper's rows}} of what has a measured one."""
+    """Return {(dataset, arch): {protocol: the paper's rows}} of networks with a measured row."""
     networks = defaultdict(dict)
     for table in tables:
         for arch, cells in of_paper(table.cells).groupby("arch", sort=False):
@@ -70,8 +72,8 @@ def by_network(tables):
     return networks
 
 
-def told(protocols):
-    """A short schedule only until a whole table has the full one."""
+def protocols_to_show(protocols):
+    """Drop short schedules once a full schedule has all rows."""
     whole = any((cells.n > 0).all() for name, cells in protocols.items() if name in FULL)
     return {name: cells for name, cells in protocols.items() if name in FULL or not whole}
 
@@ -85,8 +87,8 @@ def headline_text(dataset, arch, protocols):
 
 
 def side_by_side(protocols):
-    """Columns and cells of the headline's metrics: printed in the paper, then ours under each protocol (one of which is
-    called paper); columns without a number are left out."""
+    """Return columns and cells of the headline's metrics: the paper's, then ours under each protocol (one of which is
+    called `paper`). Columns without any number are left out."""
     known, cells, first = {column.key: column for column in BESIDE_PAPER}, beside(protocols), next(iter(protocols))
     columns = []
     for metric in HEADLINE:
@@ -101,7 +103,7 @@ BEGIN, END = "<!-- results: built by make tables -->", "<!-- end of results -->"
 
 
 def put_headline(readme, tables):
-    """Replaces what stands between the README's two marks."""
+    """Replace the text between the README's two markers."""
     text = Path(readme).read_text(encoding="utf-8")
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     Path(readme).write_text(f"{before}{BEGIN}\n{headline(tables)}\n{END}{after}", encoding="utf-8", newline="\n")
@@ -111,7 +113,7 @@ def put_headline(readme, tables):
 
 
 def csv(table):
-    """Tidy: one row per cell. Ten digits, so that two machines' last bits do not show."""
+    """Return tidy CSV, one row per cell, with ten digits, so that two machines write the same bytes."""
     return table.cells.to_csv(index=False, float_format="%.10g", lineterminator="\n")
 
 
@@ -119,7 +121,7 @@ FORMS = {"md": markdown, "tex": latex, "csv": csv}
 
 
 def write(table, out):
-    """<out>/<protocol>/<dataset>.md, .tex and .csv; returns the paths."""
+    """Write <out>/<protocol>/<dataset>.md, .tex and .csv, and return their paths."""
     return write_forms(Path(out) / table.protocol / table.dataset, {form: f(table) for form, f in FORMS.items()})
 
 
@@ -132,7 +134,7 @@ def write_forms(stem, texts):
 
 
 def summary(table):
-    """The ten rows of each network that has any, aligned for a terminal, and the runs left out."""
+    """Format the rows of each measured network for a terminal, and list the runs that are left out."""
     blocks = [summary_block(table, arch, cells) for arch, cells in by_arch(table) if cells.n.any()]
     left_out = ["\n".join(outside_lines(table)).replace("`", "")] if outside(table) else []
     return "\n\n".join([*blocks, *left_out]) or f"{title(table)}: none of its rows is measured yet."

@@ -1,4 +1,4 @@
-"""What every form of a table shares: its columns, and the notes beneath."""
+"""What all formats of a table share: its columns and the notes below it."""
 
 from collections import defaultdict
 from itertools import product
@@ -35,7 +35,7 @@ BESIDE_PAPER = [
     number("paper_time_ratio", "Time / Single's", "paper", times, side="paper"),
     number("ours_time_ratio", "Time / Single's", "ours", times, side="ours"),
 ]
-HEADLINE = ("accuracy", "ece", "time_ratio")  # of the README: without differences and hardware's own hours
+HEADLINE = ("accuracy", "ece", "time_ratio")  # in the README: no differences and no hours, which depend on the hardware
 OURS_ALONE = [
     seeded("accuracy", "Accuracy, %", "", decimals(2), bold="ours_bold"),
     seeded("ece", "ECE", "", decimals(3), bold="ours_bold"),
@@ -60,7 +60,7 @@ ANNOUNCED = [
 
 
 def columns_of(table):
-    """`faster` stands only beside as many epochs as the paper's."""
+    """Return the table's columns. `faster` is shown only for as many epochs as the paper's."""
     columns = BESIDE_PAPER if table.in_paper else OURS_ALONE
     return [METHOD, *(c for c in columns if c.key != "ours_speedup" or table.protocol in FULL)]
 
@@ -79,13 +79,13 @@ def dataset_name(dataset):
 
 
 def announced(table):
-    """One table for all networks: parameters, memory and test time fit beside each other."""
+    """Return one table for all networks: parameters, memory and test time side by side."""
     columns = [column.of(arch, arch_name(arch), column.group) for arch in table.archs for column in ANNOUNCED]
     return [METHOD, *columns], beside(dict(by_arch(table)))
 
 
 def beside(parts):
-    """Cells of several tables with the same rows, put together row by row."""
+    """Join the cells of several tables row by row; all have the same rows."""
     lines = zip(*(part.to_dict("records") for part in parts.values()), strict=True)
     return [{"row": cells[0]["row"], **dict(zip(parts, cells, strict=True))} for cells in lines]
 
@@ -95,7 +95,7 @@ def title(table):
     return f"{number}{dataset_name(table.dataset)}, protocol `{table.protocol}`"
 
 
-# --- what stands beneath every table ----------------------------------------------------------------------------------
+# --- notes below every table ------------------------------------------------------------------------------------------
 
 
 def coverage(table):
@@ -112,7 +112,7 @@ def schedule_text(run):
 
 
 def from_paper(table, run):
-    """What sets a protocol apart from Section 4.1.2, which `protocol=paper` is to the letter."""
+    """Describe how a protocol differs from Section 4.1.2, which `protocol=paper` follows exactly."""
     stated = canonical(table.dataset, "paper", run.method)
     keys = [key for key in difference(run.identity, stated.identity) if key != "protocol"]
     if not table.in_paper or not keys:
@@ -121,7 +121,7 @@ def from_paper(table, run):
 
 
 def protocol_note(table):
-    """The protocol as composed, not as remembered."""
+    """Describe the protocol from its composed config."""
     run = canonical(table.dataset, table.protocol, "single")
     if run is None:
         return f"Protocol `{table.protocol}` for {table.dataset} is not in conf/ any more."
@@ -143,7 +143,7 @@ def reading_notes(table):
 
 
 def posterior_note(table):
-    """What the row called SVI is not."""
+    """Note that the SVI row is not converged."""
     measured = table.cells[table.cells.n > 0]
     if "SVI" not in set(measured.row):
         return []
@@ -177,7 +177,7 @@ def origin_note(table):
 
 
 def cost_notes(table):
-    """How time and memory were measured. Equal shares of a pack's are what it cost, but not how the rows compare."""
+    """Describe how time and memory were measured. Equal shares of a pack's time do not compare rows."""
     runs = table.inside
     by_step = "Training time is that of a step with the GPU to itself, times the number of steps"
     share = "Training time is an equal share of what networks side by side on one GPU took, so without a ratio"
@@ -187,34 +187,34 @@ def cost_notes(table):
 
 
 def rows_of(runs, which):
-    """Of which networks' rows a note holds, where it does not hold of all."""
+    """Name the networks and rows that a note is about; empty if it is about all."""
     if which.all():
         return ""
     held = {arch: part.row.unique() for arch, part in runs[which].groupby("arch")}
     return ": " + "; ".join(f"{arch_name(arch)} {', '.join(rows)}" for arch, rows in held.items())
 
 
-FAR = {"accuracy": (0.5, "{} {:+.2f} pp"), "ece": (0.015, "{} ECE {:+.3f}")}  # beyond this one asks why
+FAR = {"accuracy": (0.5, "{} {:+.2f} pp"), "ece": (0.015, "{} ECE {:+.3f}")}  # larger differences need an explanation
 
 
 def difference_notes(table):
-    """Cells far from the paper's, under the reason that results/paper/explained.json has for them."""
+    """List the cells far from the paper's, grouped by the reason in results/paper/explained.json."""
     found = defaultdict(list)
     for cell, (metric, (limit, text)) in product(table.cells.to_dict("records"), FAR.items()):
-        if abs(apart := cell[f"diff_{metric}"]) > limit:  # a missing cell's is NaN, which is beyond nothing
+        if abs(apart := cell[f"diff_{metric}"]) > limit:  # NaN, of a missing cell, is never greater
             name = f"{arch_name(cell['arch'])} {cell['row']}"
             found[reason(table.explained, cell | {"metric": metric})].append(text.format(name, apart))
     return [f"Far from the paper's: {', '.join(cells)}. {why}." for why, cells in found.items()]
 
 
 def reason(explained, cell):
-    """Of the entries that hold for this cell, the one that says most exactly where."""
+    """Return the reason of the most specific entry that matches the cell."""
     fits = [entry for entry in explained if entry["where"].items() <= cell.items()]
     return max(fits, key=lambda entry: len(entry["where"]), default={"why": "Not explained"})["why"]
 
 
 def total_note(table):
-    """What the table cost: a training that two rows share counts once."""
+    """Sum up the table's training time. A training that two rows share counts once."""
     runs = table.inside
     trainings = {part.name: part.seconds or 0.0 for result in runs.result for part in result.trainings}
     if not table.in_paper or not trainings:
@@ -225,7 +225,7 @@ def total_note(table):
 
 
 def ensemble_note(table):
-    """Ensembles of seeds s and s+1 have all but one member in common, which their ± does not show."""
+    """Warn that ensembles of seeds s and s+1 share all but one member, so their ± is too small."""
     label, settings = next((label, s) for label, s in ROWS if s["method"] == "deep_ensemble")
     seeds = table.inside[table.inside.row == label].sort_values("seed").groupby("arch").seed
     if not (seeds.diff() < settings["members"]).any():
@@ -234,7 +234,7 @@ def ensemble_note(table):
 
 
 def outside(table):
-    """Runs of this dataset and protocol that no table shows: 'name (epochs=2): 94.60 %, ECE 0.021' each."""
+    """Describe the runs of this dataset and protocol that no table shows: 'name (epochs=2): 94.60 %, ECE 0.021'."""
     runs = table.runs[~table.runs.listed].sort_values("name").itertuples()
     return [f"`{run.name}` ({run.differs}): {run.accuracy:.2f} %, ECE {run.ece:.3f}" for run in runs]
 

@@ -1,4 +1,4 @@
-"""Which device a run uses, what it is called and how much memory it took."""
+"""The device of a run, its name, and the memory used on it."""
 
 import os
 import platform
@@ -17,13 +17,13 @@ from rbue.runs import locks
 
 
 def choose(name, per_gpu=None):
-    """auto takes the GPU where there is one, and of several the one on which this process has a place."""
+    """Return the device. `auto` is a GPU if there is one; among several GPUs, the one that this process claims."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-        if (name == "cuda") != bool(config.gpus()):  # a run's name says in which precision it was trained
+        if (name == "cuda") != bool(config.gpus()):  # a run's name contains its training precision
             raise UserError(f"device=auto is {name} here, which precision=auto did not expect: say device={name}")
     if name == "cuda" and per_gpu:
-        name = place(per_gpu)
+        name = claim_gpu(per_gpu)
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
@@ -31,14 +31,14 @@ def choose(name, per_gpu=None):
             f"device={name} is not to be had here ({str(error).splitlines()[0]}): try device=auto"
         ) from error
     if name.startswith("cuda:"):
-        torch.cuda.set_device(name)  # streams and graphs are made on the current one
-    torch.backends.cudnn.benchmark = True  # shapes never change, so trying every convolution once pays
+        torch.cuda.set_device(name)  # streams and graphs are created on the current device
+    torch.backends.cudnn.benchmark = True  # shapes never change, so trying all convolution algorithms once pays off
     return torch.device(name)
 
 
 @cache
-def place(per_gpu):
-    """A GPU with a place left, claimed until this process ends: else all processes of a sweep would take the first."""
+def claim_gpu(per_gpu):
+    """Claim one of `per_gpu` slots on a GPU until this process ends. Otherwise all processes would use the first."""
     gpus = [str(torch.cuda.get_device_properties(k).uuid) for k in range(torch.cuda.device_count())]
     folder = Path(tempfile.gettempdir()) / f"rbue-gpus-{os.getuid()}"
     places = {folder / f"{gpu}-{k}": f"cuda:{number}" for k in range(per_gpu) for number, gpu in enumerate(gpus)}
@@ -46,7 +46,7 @@ def place(per_gpu):
     return places[CLAIMED[-1].folder]
 
 
-CLAIMED = []  # locks that end with the process
+CLAIMED = []  # locks that are released when the process ends
 
 
 def describe(device):
@@ -62,17 +62,21 @@ def synchronize(device):
 
 @contextmanager
 def measured(device):
-    """Yields a dict that holds seconds, peak memory and hardware when the block is left."""
+    """Yield a dict that holds seconds, peak memory and hardware after the block."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     cost, start = {}, time.perf_counter()
     yield cost
     synchronize(device)
-    cost |= {"seconds": time.perf_counter() - start, "peak_memory_bytes": peak(device), "hardware": describe(device)}
+    cost |= {
+        "seconds": time.perf_counter() - start,
+        "peak_memory_bytes": peak_memory(device),
+        "hardware": describe(device),
+    }
 
 
-def peak(device):
-    """Peak memory of the GPU's tensors, or of the whole process on a CPU."""
+def peak_memory(device):
+    """Peak memory of the tensors on a GPU, or of the whole process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     scale = 1 if platform.system() == "Darwin" else 1024

@@ -1,8 +1,8 @@
-"""Locks that die with their holder: the kernel lets go of a flock when its process ends, however it ends.
+"""File locks that end with their holder: the kernel releases a flock when its process ends for any reason.
 
-On one machine that is all. Several machines on one file system need a mount that passes flock on to the server: NFS
-does (unless mounted nolock or local_lock=flock), Lustre with -o flock. Elsewhere two machines may do the same work
-twice; every file is written whole, so the later one wins with the same numbers.
+This is enough on one machine. Several machines that share a file system need a mount that passes flock on to the
+server: NFS does (unless mounted with nolock or local_lock=flock), Lustre does with -o flock. On other mounts two
+machines may do the same work twice. Every file is written atomically, so the later one wins with the same numbers.
 """
 
 import fcntl
@@ -14,11 +14,11 @@ from pathlib import Path
 
 from rbue.errors import UserError
 
-POLL = 0.5  # seconds between two looks at a lock that somebody else holds
+POLL = 0.5  # seconds between two attempts to get a lock that another process holds
 
 
 class Closed(UserError):
-    """A folder in which this user or this file system lets nobody lock."""
+    """Refusal: this user or this file system cannot lock files in the folder."""
 
     def __init__(self, folder, error):
         super().__init__(f"{folder} cannot be locked ({error.strerror or error}): choose another folder")
@@ -26,7 +26,7 @@ class Closed(UserError):
 
 
 class Lock:
-    """A folder's `.lock`, held from its making to release(), which leaves no file and no folder that was not there."""
+    """A folder's `.lock`. release() deletes it, and also the folders that were made for it and stayed empty."""
 
     def __init__(self, folder, file, made):
         self.folder, self.file, self.made = folder, file, made
@@ -34,26 +34,26 @@ class Lock:
     def release(self):
         (self.folder / ".lock").unlink(missing_ok=True)
         self.file.close()
-        with suppress(OSError):  # something was written there, and it stays
+        with suppress(OSError):  # a folder that holds files stays
             for folder in self.made:
                 folder.rmdir()
 
 
-def attempt(folder):
-    """The folder's lock, or None while another process has it."""
+def try_lock(folder):
+    """Return the folder's lock, or None if another process holds it."""
     folder, file = Path(folder), None
     made = [p for p in (folder, *folder.parents) if not os.path.exists(p)]
     while not file:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = taken(folder / ".lock")
-        except FileNotFoundError:  # its last holder has just removed the folder
+            file = lock_file(folder / ".lock")
+        except FileNotFoundError:  # the previous holder has just removed the folder
             continue
         except OSError as error:
             raise Closed(folder, error) from error
     if file is BUSY:
         return None
-    for part in folder.glob(".*.part"):  # half a file that a killed holder left
+    for part in folder.glob(".*.part"):  # a half-written file of a killed holder
         part.unlink()
     return Lock(folder, file, made)
 
@@ -61,8 +61,8 @@ def attempt(folder):
 BUSY = object()
 
 
-def taken(path):
-    """The open and locked file; BUSY where another has it; None where it was removed between opening and locking."""
+def lock_file(path):
+    """Open and lock the file. Return it, BUSY if another process holds it, or None if it was removed meanwhile."""
     file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - held until released
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,7 +80,7 @@ def taken(path):
 
 
 def holder(folder):
-    """Who has the folder's lock, or None: a look that creates nothing."""
+    """Return who holds the folder's lock, or None. This creates no file."""
     with suppress(OSError), open(Path(folder) / ".lock", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -90,20 +90,21 @@ def holder(folder):
 
 
 def first_free(folders, waiting="waiting for"):
-    """The lock of the first folder that can be had; waits, with one sentence, while others have them all."""
-    said = False
+    """Return the lock of the first folder that is free. If none is, print one line and wait."""
+    announced = False
     while True:
         for folder in folders:
-            if lock := attempt(folder):
+            if lock := try_lock(folder):
                 return lock
-        if not said:
+        if not announced:
             print(f"{waiting} {folders[0]}: {holder(folders[0]) or 'another process'} has it", file=sys.stderr)
-        said = True
+        announced = True
         time.sleep(POLL)
 
 
 @contextmanager
 def held(folder):
+    """Hold the folder's lock inside; wait for it first if another process holds it."""
     lock = first_free([folder])
     try:
         yield

@@ -1,10 +1,10 @@
-"""What a run predicted for every test image, stored beside its result: metrics are recomputed from it without a GPU."""
+"""A run's prediction for every test image, stored beside its result, so that metrics can be computed without a GPU."""
 
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-BITS = 10  # kept of a float's 23-bit mantissa: errors of 5e-4 of a value, 1e-3 beside a bin's edge; they average out
+BITS = 10  # kept of a 23-bit mantissa: relative errors are up to 5e-4 (1e-3 next to a bin edge) and average out
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class Predictions:
     true_probability: np.ndarray  # probability of the label
     brier: np.ndarray  # squared distance to the one-hot label
     entropy: np.ndarray  # of the mean prediction
-    sample_entropy: np.ndarray  # mean over samples of each one's entropy
-    foreign_entropy: np.ndarray | None = None  # entropy of each image of another dataset
+    sample_entropy: np.ndarray  # mean entropy of the samples
+    foreign_entropy: np.ndarray | None = None  # entropy of each OOD image
 
     def save(self, file):
-        """A compressed .npz, at most 150 kB for 10,000 images."""
+        """Write a compressed .npz of at most 150 kB per 10,000 images."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}
         np.savez_compressed(file, **{name: compact(a) for name, a in arrays.items() if a is not None})
 
@@ -35,14 +35,14 @@ class Predictions:
 
 
 def compact(array):
-    """Classes in as few bytes as they need; floats rounded, so that the last bits of their mantissa compress away."""
+    """Store classes in as few bytes as they need, and round floats, so that the zeroed mantissa bits compress well."""
     if array.dtype.kind in "iu":
         return array.astype(np.min_scalar_type(int(array.max(initial=0))))
     return rounded(array)
 
 
 def rounded(array):
-    """To BITS, up or down, but never over the edge of an ECE bin: there one image alone would show in the ECE."""
+    """Round to BITS, up or down, but never across an ECE bin edge: one image in another bin would change the ECE."""
     step = np.uint32(1 << (23 - BITS))
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
     down = bits & ~(step - 1)
@@ -55,7 +55,7 @@ def rounded(array):
 
 
 def scores(predictions, bins=30):
-    """Every metric by name. Those in result.json agree with it to rounding; the last four need foreign images."""
+    """Compute all metrics. They agree with result.json up to rounding; the last four need OOD images."""
     p = predictions
     known = {
         "accuracy": correct(p).mean(),
@@ -73,11 +73,16 @@ def scores(predictions, bins=30):
 
 
 def foreign_scores(p):
-    """How well predictive entropy tells foreign images, the positive ones, from the test images."""
+    """Measure how well predictive entropy separates OOD images (the positive class) from test images."""
     if p.foreign_entropy is None:
         return {}
-    told = p.entropy, p.foreign_entropy
-    return {"auroc": auroc(*told), "aupr": aupr(*told), "fpr95": fpr95(*told), "foreign_entropy": told[1].mean()}
+    entropies = p.entropy, p.foreign_entropy
+    return {
+        "auroc": auroc(*entropies),
+        "aupr": aupr(*entropies),
+        "fpr95": fpr95(*entropies),
+        "foreign_entropy": entropies[1].mean(),
+    }
 
 
 def correct(p):
@@ -85,22 +90,22 @@ def correct(p):
 
 
 def loss(p):
-    """Negative log-likelihood of each image; a probability of zero counts as the smallest float32."""
+    """Negative log-likelihood per image; a probability of zero counts as the smallest float32."""
     return -np.log(np.maximum(p.true_probability.astype(float), np.finfo(np.float32).tiny))
 
 
 def gap(p):
-    """How much surer than right each image's prediction is: ECE is made of its sums over bins."""
+    """Confidence minus correctness per image. ECE adds up the absolute values of its sums over bins."""
     return p.confidence.astype(float) - correct(p)
 
 
 def bin_of(score, bins=30):
-    """The equal-width, right-closed bin of each score: edge k belongs to bin k, and 1 to the last."""
+    """The equal-width, right-closed bin of each score: edge k belongs to bin k, and 1 to the last bin."""
     return np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], score)
 
 
 def distance(place, gaps):
-    """The mean over images of |mean gap of the image's bin|."""
+    """Sum over bins of |sum of the gaps in the bin|, divided by the number of images."""
     return np.abs(np.bincount(place, gaps)).sum() / len(gaps)
 
 
@@ -109,9 +114,9 @@ def ece(p, bins=30):
 
 
 def ece_adaptive(p, bins=30):
-    """ECE over bins of equally many images in the order of confidence (Nguyen and O'Connor 2015).
+    """ECE over bins of equally many images, in the order of confidence (Nguyen and O'Connor 2015).
 
-    Images of equal confidence share their mean, so that it does not matter which of them an edge falls between.
+    Images of equal confidence share their mean gap, so the result does not depend on where an edge divides them.
     """
     order = np.argsort(p.confidence, kind="stable")
     place = np.arange(len(order)) * bins // len(order)
@@ -121,25 +126,26 @@ def ece_adaptive(p, bins=30):
 def ece_classwise(p, bins=30):
     """Top-label ECE (Gupta and Ramdas 2022): bins within each predicted class, averaged over images.
 
-    Never below ECE. The class-wise ECE of Kull et al. 2019 needs every class's probability, which is not stored.
+    It is never below ECE. The class-wise ECE of Kull et al. 2019 needs the probabilities of all classes, which are
+    not stored.
     """
     return distance(p.predicted.astype(int) * bins + bin_of(p.confidence, bins), gap(p))
 
 
 def ece_as_printed(p, bins=30):
-    """Section 4.1.3 to the letter: bins by the true label's score, but conf(B) of the predicted confidence.
+    """The formula of Section 4.1.3 as written: bins by the true class's score, but conf(B) of the predicted confidence.
 
-    A bin above 1/2 holds right images alone, one near 0 wrong ones alone, so that nothing cancels: it is nearly
-    mean |confidence - correct|, which is 2 mean c(1-c) and not 0 for a perfectly calibrated confidence c. It is no
-    calibration error, and not what the paper's tables hold: CIFAR-100's Single has .145 or more by it, printed .11.
+    A bin above 1/2 holds only correct images and a bin near 0 only wrong ones, so nothing cancels. The result is nearly
+    mean |confidence - correct|. For a perfectly calibrated confidence c this is 2 mean c(1-c), not 0. It is no
+    calibration error and not what the paper's tables hold: CIFAR-100's Single has at least .145 by it; .11 is printed.
     """
     return distance(bin_of(p.true_probability, bins), gap(p))
 
 
 def bounds_as_printed(reliability):
-    """Between what `ece_as_printed` lies, to a thousandth, for a run that kept its reliability diagram alone.
+    """Bounds of `ece_as_printed`, to a thousandth, for a run that stored only its reliability diagram.
 
-    Above 1/2 each right image adds 1 - confidence. Right ones below and wrong ones may share bins, and then cancel.
+    Above 1/2 each correct image adds 1 - confidence. Below, correct and wrong images may share bins and then cancel.
     """
     bars = [np.array([bar or 0 for bar in bars]) for bars in vars(reliability).values()]
     share, confidence, accuracy = bars[0] / bars[0].sum(), *bars[1:]
@@ -149,38 +155,39 @@ def bounds_as_printed(reliability):
 
 
 def aurc(p):
-    """Area under the risk-coverage curve (Geifman et al. 2019): the error among the k least uncertain images by
-    predictive entropy, averaged over k. Images of equal entropy come in any order, so they share their mean."""
+    """Area under the risk-coverage curve (Geifman et al. 2019): the error among the k images of lowest predictive
+    entropy, averaged over k. Images of equal entropy share their mean error, since their order is arbitrary."""
     order = np.argsort(p.entropy, kind="stable")
     wrong = shared_by_ties(p.entropy, 1 - correct(p))[order]
     return (wrong.cumsum() / np.arange(1, len(wrong) + 1)).mean()
 
 
 def shared_by_ties(score, values):
-    """Each value replaced by the mean of those with the same score."""
+    """Replace each value by the mean over all values with the same score."""
     _, place, count = np.unique(score, return_inverse=True, return_counts=True)
     return (np.bincount(place, values) / count)[place]
 
 
 def split(values, chosen):
+    """Split values into those not chosen and those chosen."""
     return values[~chosen], values[chosen]
 
 
 def auroc(inside, outside):
-    """Chance that a value outside exceeds one inside, ties counting half; NaN where a side is empty."""
+    """Probability that an `outside` value exceeds an `inside` value (ties count half); NaN if one side is empty."""
     inside = np.sort(inside)
     below = [np.searchsorted(inside, outside, side) for side in ("left", "right")]
     return np.mean(below) / len(inside) if len(inside) and len(outside) else np.nan
 
 
 def aupr(inside, outside):
-    """Average precision of finding the outside ones by a high value, over the thresholds there are."""
+    """Average precision of detecting `outside` values by a high value."""
     thresholds, count = np.unique(outside, return_counts=True)
     found, false = (len(x) - np.searchsorted(np.sort(x), thresholds) for x in (outside, inside))
     return (count / len(outside) * found / (found + false)).sum()
 
 
 def fpr95(inside, outside):
-    """Share of inside values that pass the threshold which 95 % of the outside ones pass."""
+    """Share of `inside` values that reach the threshold which 95 % of the `outside` values reach."""
     threshold = np.sort(outside)[::-1][int(np.ceil(0.95 * len(outside))) - 1]
     return (inside >= threshold).mean()

@@ -1,4 +1,4 @@
-"""Run folders: one result.json per run, written whole or not at all, read without torch."""
+"""Run folders: one result.json per run, written atomically, read without torch."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def folder(run) -> Path:
 
 
 def weights_folder(run) -> Path:
-    """Where the weights and checkpoints of a training are."""
+    """Return the folder of a training's weights and checkpoints."""
     return Path(run.weights_dir) / run.training_name
 
 
@@ -30,8 +30,8 @@ def is_trained(run):
 
 
 @contextmanager
-def opened(run):
-    """Yields the result of a finished run; None for any other, as soon as no other process is at it."""
+def find_or_lock(run):
+    """Yield the finished result, or lock the run and yield None."""
     result = find(run)
     if result is None:
         check_writable(run.results_dir, run.weights_dir)
@@ -39,14 +39,14 @@ def opened(run):
         yield result or find(run)
 
 
-def fail(run, reason, details):
-    """Leaves why it failed where its result would be; `details` is a traceback."""
+def write_failure(run, reason, details):
+    """Write failed.json in place of a result; `details` is a traceback."""
     content = {"reason": reason, "config": run.identity, "traceback": details.splitlines()}
     write(folder(run) / "failed.json", content)
 
 
-def failure(run):
-    """Why the run failed when it was last tried, or None."""
+def failure_reason(run):
+    """Return why the run failed at its last start, or None."""
     path = folder(run) / "failed.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
         return json.loads(path.read_text(encoding="utf-8"))["reason"]
@@ -54,15 +54,15 @@ def failure(run):
 
 
 def find(run):
-    """The run's finished result, or None."""
+    """Return the run's finished result, or None."""
     path = folder(run) / "result.json"
-    if not os.path.exists(path):  # Path.exists() raises in a folder that may not be entered
+    if not os.path.exists(path):  # Path.exists() raises if the folder may not be entered
         return None
     return schema.read(path)
 
 
-def record(run, report, trainings, cost, predictions=None):
-    """Writes the run's predictions and its result: its config, what it scored, what it cost, and on what."""
+def write_result(run, report, trainings, cost, predictions=None):
+    """Write the run's predictions and its result: config, scores, cost and environment."""
     result = {
         "format": schema.FORMAT,
         "name": run.name,
@@ -92,20 +92,20 @@ def record(run, report, trainings, cost, predictions=None):
     if predictions:
         with replacing(folder(run) / "predictions.npz") as file:
             predictions.save(file)
-    write(folder(run) / "result.json", result)  # last: it marks the run as finished
+    write(folder(run) / "result.json", result)  # written last, since it marks the run as finished
     for outdated in ("failed.json", "corruptions.json"):
         (folder(run) / outdated).unlink(missing_ok=True)
     return checked
 
 
 def total(key, trainings):
-    """Over a run's trainings; None where it is not known of each."""
+    """Sum over a run's trainings; None if a value is unknown."""
     values = [t.get(key) for t in trainings]
     return None if None in values else sum(values)
 
 
 def summary(result):
-    """One line for the console."""
+    """One line of scores and times for the console."""
     scores, seconds = result.metrics, result.seconds
     nll = f"  NLL {scores['nll']:.4f}" if "nll" in scores else ""
     return (
@@ -115,8 +115,8 @@ def summary(result):
 
 
 def collect(results_dir):
-    """Every finished result below a folder, by depth and path; an unreadable one and a copy deeper down, which is no
-    second seed, are named and left out."""
+    """Return all finished results below a folder, sorted by depth and path. An unreadable one is reported and left out,
+    and so is a copy deeper down, which is not a second seed."""
     if not os.path.isdir(results_dir):
         raise UserError(f"{results_dir} is no folder and holds no results: 'make demo' or 'python train.py' makes some")
     results = {}
@@ -132,7 +132,7 @@ def collect(results_dir):
 
 
 def write(path, content):
-    """A string, or anything else as JSON."""
+    """Write a string as it is, and anything else as JSON."""
     text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
     with replacing(path) as file:
         file.write(text.encode())
@@ -140,7 +140,7 @@ def write(path, content):
 
 @contextmanager
 def replacing(path):
-    """A file to write. Atomically: a reader sees the old one or the new one, and a full disk leaves the old one."""
+    """Yield a file that replaces `path` atomically: readers see the old or the new one, a full disk keeps the old."""
     path, part = Path(path), None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ def replacing(path):
 
 
 def check_writable(*folders):
-    """Refuses before hours of training what would fail after them. Creates nothing that stays."""
+    """Refuse a folder before training that could not be written after it. Nothing created here stays."""
     for wanted in map(Path, folders):
         existing = next(p for p in [wanted.absolute(), *wanted.absolute().parents] if os.path.exists(p))
         try:

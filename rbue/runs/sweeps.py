@@ -1,4 +1,4 @@
-"""What a sweep consists of, and how much of it is done. Read without torch."""
+"""The runs of a sweep, and how many of them are done. This module does not import torch."""
 
 import json
 import re
@@ -27,32 +27,34 @@ from rbue.runs.places import CONF
 
 
 def jobs(words, loader, compose):
-    """[(overrides, Run)] of a command line, each run once. `compose` makes overrides a config, with Hydra's part."""
+    """Return [(overrides, Run)] of a command line, each run once. `compose` turns overrides into a Hydra config."""
     parser = OverridesParser.create(config_loader=loader)
     found = {}
-    for overrides, run in composed(seeded(words, parser, compose), compose):
+    for overrides, run in compose_runs(jobs_by_seed(words, parser, compose), compose):
         found.setdefault(results.folder(run), (overrides, run))
     return list(found.values())
 
 
-def seeded(words, parser, compose):
-    """Every job of a line, seed by seed: a sweep that is stopped leaves whole tables behind. Seeds cross with what the
-    rest expands to, which is expanded once, since Hydra takes milliseconds for each word."""
+def jobs_by_seed(words, parser, compose):
+    """Yield all jobs of a command line, seed by seed, so that a sweep that is stopped leaves complete tables.
+
+    Words other than seeds are expanded once, since Hydra takes milliseconds per word, and then combined with each seed.
+    """
     seeds = [word for word in words if word.startswith("seed=")]
     rest = list(expand([word for word in words if word not in seeds], parser, compose))
-    for seed in split(seeds, parser) if seeds else [[]]:
+    for seed in combine_choices(seeds, parser) if seeds else [[]]:
         yield from ([*job, *seed] for job in rest)
 
 
-def composed(jobs, compose):
-    """(overrides, Run) of each. Hydra takes a sixth of a second, so jobs that differ in their seed alone share it."""
+def compose_runs(jobs, compose):
+    """Yield (overrides, Run) per job. Composing takes 1/6 s, so jobs that differ only in their seed share it."""
     alike = {}
     for overrides in jobs:
         others = tuple(word for word in overrides if not SEED.fullmatch(word))
         seeds = [int(word.removeprefix("seed=")) for word in overrides if SEED.fullmatch(word)]
         key = others, bool(seeds)
-        if key not in alike or "$" in " ".join(others):  # ${seed} may be in it
-            alike[key] = run_of(said(compose, overrides), overrides)
+        if key not in alike or "$" in " ".join(others):  # the words may refer to ${seed}
+            alike[key] = run_of(compose_or_refuse(compose, overrides), overrides)
         yield overrides, replace(alike[key], seed=seeds[-1]) if seeds else alike[key]
 
 
@@ -60,22 +62,22 @@ SEED = re.compile(r"seed=\d+")
 
 
 def runs_of(words):
-    """The runs of a command line, outside of a Hydra application."""
+    """Return the runs of a command line, outside of a Hydra application."""
     register_once()
     with own_hydra():
         loader = GlobalHydra.instance().config_loader()
         return [run for _, run in jobs(words, loader, lambda o: compose("config", o, return_hydra_config=True))]
 
 
-def split(words, parser):
-    """Every combination of a line's choices."""
+def combine_choices(words, parser):
+    """Return every combination of a command line's choices."""
     (combinations,) = BasicSweeper.split_arguments(parser.parse_overrides(list(words)), max_batch_size=None)
     return combinations
 
 
 def expand(words, parser, compose):
-    """Every job of a line; `sweep=name` in it stands for the lines of conf/sweep/name.yaml, and its own words win."""
-    for job in split(words, parser):
+    """Yield all jobs of a command line. `sweep=name` stands for the lines of conf/sweep/name.yaml; other words win."""
+    for job in combine_choices(words, parser):
         names = [word for word in job if word.startswith("sweep=")]
         rest = [word for word in job if word not in names]
         for line in lines(names, rest, compose) if names else ():
@@ -85,13 +87,13 @@ def expand(words, parser, compose):
 
 
 def lines(names, rest, compose):
-    """The grids of a sweep, and those for clean datasets where the words around it name no corrupted one."""
-    cfg = said(compose, names + [word for word in rest if word.startswith(("dataset=", "launch="))])
+    """Return the grids of a sweep. Its `clean` grids are included unless the other words name a corrupted dataset."""
+    cfg = compose_or_refuse(compose, names + [word for word in rest if word.startswith(("dataset=", "launch="))])
     return [*cfg.hydra.sweeper.grids, *(cfg.hydra.sweeper.clean if cfg.corruptions == "none" else [])]
 
 
-def said(compose, overrides):
-    """A job that cannot be composed, as a sentence about its own words."""
+def compose_or_refuse(compose, overrides):
+    """Compose a config, or refuse in one sentence about the job's own words."""
     try:
         return compose(list(overrides))
     except (HydraException, OmegaConfBaseException) as error:
@@ -107,21 +109,21 @@ def run_of(cfg, overrides=()):
         raise UserError(sentence(error, overrides)) from error
 
 
-# --- what was begun ---------------------------------------------------------------------------------------------------
+# --- begun tables -----------------------------------------------------------------------------------------------------
 
 
-def begun(found, results_dir):
-    """{(dataset, arch, protocol): configs} of all that is finished or failed below a folder."""
+def begun_tables(found, results_dir):
+    """{(dataset, arch, protocol): configs} of all runs below a folder that have finished or failed."""
     groups = defaultdict(list)
     for known in [*(result.config for result in found), *failures(results_dir)]:
         if known.get("holdout"):
-            continue  # a search, no table
+            continue  # a hyperparameter search is in no table
         groups[known["dataset"], known["arch"], known["protocol"]].append(known)
     return dict(sorted(groups.items()))
 
 
 def failures(results_dir):
-    """The configs of failed runs."""
+    """Yield the configs of failed runs."""
     for path in sorted(Path(results_dir).glob("*/*/*/failed.json")):
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             known = json.loads(path.read_text(encoding="utf-8"))["config"]
@@ -130,7 +132,7 @@ def failures(results_dir):
 
 
 def rows_of(group, configs, words=()):
-    """The runs of a begun table, and the settings that they take over from what is there."""
+    """Return all runs of a begun table, and the settings that they adopt from its existing results."""
     runs = table_runs(*group, tuple(words))
     taken = shared_settings(configs, runs)
     seeds = sorted({known["seed"] for known in configs if known["method"] != "single"} or {c["seed"] for c in configs})
@@ -138,7 +140,7 @@ def rows_of(group, configs, words=()):
 
 
 def table_runs(dataset, arch, protocol, words):
-    """What `sweep=rows` makes of these, composed once for all tables: their rows differ in shared settings alone."""
+    """Return the runs of `sweep=rows`. Rows of two tables differ only in shared settings, so they are composed once."""
     usual = canonical(dataset, protocol, "single")
     if usual is None or not (CONF / "arch" / f"{arch}.yaml").exists():
         return runs_of(["sweep=rows", f"dataset={dataset}", f"arch={arch}", f"protocol={protocol}", *words])
@@ -154,22 +156,22 @@ def any_rows(dataset, words):
 
 
 def shared_settings(configs, runs):
-    """{key: value} of settings that set no row apart, where most of what is there differs from what composes here: the
-    precision of other hardware, and the samples of corrupted runs."""
+    """Return {key: value} of settings that belong to no row, where most existing results differ from the config here:
+    the precision on other hardware, and the samples of corrupted runs."""
     keys = ["precision"] if runs[0].corruptions == "none" else ["precision", "samples"]
     given = {key: Counter(known[key] for known in configs if known.get(key) not in (None, "auto")) for key in keys}
     usual = {key: found.most_common(1)[0][0] for key, found in given.items() if found}
     return {key: value for key, value in usual.items() if value != getattr(runs[0], key)}
 
 
-# --- how far it is ----------------------------------------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------------------------------
 
 STATES = ("done", "running", "failed", "missing")
 
 
 @dataclass
 class Cell:
-    """One run: where it stands, the sentence if it failed, its result if it is done."""
+    """One run: its state, the reason if it failed, its result if it is done."""
 
     run: config.Run
     state: str
@@ -182,7 +184,7 @@ class Cell:
 
 
 def cell(run, found=None):
-    """`found` is what was read already: {folder: Result}."""
+    """Return the run's cell. `found` holds the results read so far as {folder: Result}."""
     try:
         result = (found or {}).get(str(results.folder(run))) or results.find(run)
     except UserError as foreign:
@@ -191,17 +193,17 @@ def cell(run, found=None):
         return Cell(run, "done", result=result)
     if any(map(locks.holder, [results.folder(run), *map(results.weights_folder, run.trainings)])):
         return Cell(run, "running")
-    reason = results.failure(run)
+    reason = results.failure_reason(run)
     return Cell(run, "failed", reason) if reason else Cell(run, "missing")
 
 
-def again(cells):
-    """Where they stand now; what was done stays done."""
+def refresh(cells):
+    """Look up the state of all cells again, except those already done."""
     return [one if one.state == "done" else cell(one.run) for one in cells]
 
 
 def table(cells):
-    """Cells by state for each dataset, architecture and protocol; time left; what failed, and why."""
+    """Count cells per state for each dataset, architecture and protocol; add the time left and why cells failed."""
     heads = ["dataset", "arch", "protocol", "cells", *STATES, "time left"]
     groups, pace = defaultdict(list), Pace.of(cells)
     for one in cells:
@@ -220,7 +222,7 @@ def figures(cells, pace):
 
 @dataclass
 class Pace:
-    """Mean seconds of a training and of an evaluation: of the same method, else of the same network."""
+    """Mean seconds per training and per evaluation, by method and network, and by network."""
 
     train: dict
     evaluate: dict
@@ -238,7 +240,7 @@ class Pace:
 
 
 def keys(run, dataset):
-    """From the nearest on."""
+    """Keys into Pace, the most specific first."""
     network = dataset, run.arch, run.protocol
     return (*network, run.method), network
 
@@ -248,7 +250,7 @@ def nearest(known, keys):
 
 
 def seconds_left(cells, pace):
-    """One run after the other at the pace of the nearest cells done; None where none of them is near."""
+    """Estimate the time for one run after another, by the most similar finished cells; None without a similar one."""
     left, counted = 0.0, set()
     for run in (one.run for one in cells if one.state != "done"):
         parts = {p.training_name: p for p in run.trainings if not results.is_trained(p)}

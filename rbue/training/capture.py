@@ -1,4 +1,4 @@
-"""Many training steps as one CUDA graph: each step compiled, all of them captured side by side and replayed."""
+"""Training steps of several networks as one CUDA graph: each is compiled, all are captured together and replayed."""
 
 import gc
 import logging
@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 
 
 def accelerate(steps, device, wanted="auto"):
-    """Return one function that makes all steps, and how it runs: captured on a GPU, eager elsewhere."""
+    """Return a function that runs all steps once, and how it does so: captured on a GPU, eager elsewhere."""
     if device.type == "cuda" and wanted == "auto":
         try:
             return capture(steps, device), "captured"
-        except Exception as error:  # compilers fail in many ways, and none of them is worth losing the run
+        except Exception as error:  # compilers fail in many ways, and none of them is a reason to lose the run
             warn_fallback(error)
             for step in steps:
                 step.compiled_objective, step.compiled_prepare = step.objective, step.prepare
@@ -28,38 +28,40 @@ def accelerate(steps, device, wanted="auto"):
 
 
 def warn_fallback(error):
-    """One line for the user; the whole story at the debug level."""
+    """Warn the user in one line; log the traceback at the debug level."""
     why = " ".join(str(error).split())[:300]
     log.warning("compiling or capturing failed (%s), so this runs eagerly", why)
     log.debug("what failed", exc_info=error)
 
 
 def capture(steps, device):
-    """Compiles each step and captures them as one CUDA graph, each on a stream of its own: small networks overlap.
+    """Compile each step and capture all as one CUDA graph, each on its own stream, so that small networks overlap.
 
-    The compiler's cache leaves out what has a backward pass of its own, as the random layers do, unless it is told.
+    By default the compiler does not cache a custom autograd function, and the stochastic layers are such functions.
     """
-    torch._dynamo.reset()  # code of earlier trainings counts against a limit of recompilations
+    torch._dynamo.reset()  # code compiled for earlier trainings counts towards the limit of recompilations
     share_code([step.network for step in steps])
     limit = torch._dynamo.config.patch(recompile_limit=4 * len(steps) + 8)
     with limit, torch._functorch.config.patch(autograd_cache_allow_custom_autograd_functions=True):
         for step in steps:
-            step.compiled_objective, step.compiled_prepare = compiled(step.objective), compiled(step.prepare)
-        return graph_of(steps, device).replay
+            step.compiled_objective, step.compiled_prepare = compile_step(step.objective), compile_step(step.prepare)
+        return capture_graph(steps, device).replay
 
 
-def compiled(function):
-    """Many small kernels, as the casts of weights and gradients, are put together into a few; noise is drawn again in
-    every kernel that needs it, where the compiler's own limit would have it pass through memory."""
+def compile_step(function):
+    """Compile a function so that many small kernels, such as casts of weights and gradients, are fused into a few.
+
+    Each kernel recomputes the noise that it needs. With the compiler's default limit, noise would go through memory.
+    """
     options = {"combo_kernels": True, "realize_opcount_threshold": 60}
     return torch.compile(function, dynamic=False, fullgraph=True, options=options)
 
 
 def share_code(networks):
-    """Modules of equal code become one class, so that what is compiled for one network serves all.
+    """Give modules with equal code the same class, so that code compiled for one network serves all networks.
 
-    torch makes a class of its own for every traced network and for every module with random weights. The graphs must
-    not be recompiled after: that would change the code of the others.
+    torch makes a new class for every traced network and for every module with random weights. Do not recompile these
+    graphs afterwards: that would change the code of the other networks.
     """
     classes = {}
     for module in (m for network in networks for m in network.modules()):
@@ -70,24 +72,27 @@ def share_code(networks):
             module.__class__ = classes.setdefault(code, type(module))
 
 
-def graph_of(steps, device):
+def capture_graph(steps, device):
+    """Return a CUDA graph of all steps. The weights stay as they were."""
     streams = [torch.cuda.Stream(device) for _ in steps]
     with restoring(steps):
         for _ in range(3):
-            side_by_side(steps, streams)
+            run_side_by_side(steps, streams)
         torch.cuda.synchronize(device)
-        gc.collect()  # what compiling left alive of the first pass's autograd graph belongs to another stream
+        gc.collect()  # compiling keeps parts of the first pass's autograd graph alive, which belong to another stream
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            side_by_side(steps, streams)
-    graph.steps = steps  # it reads and writes their tensors, which must live as long
+            run_side_by_side(steps, streams)
+    graph.steps = steps  # the graph reads and writes their tensors, so they must live as long as it does
     return graph
 
 
 def seconds_alone(step, device, replay=None, replays=50, warm_up=1.0):
-    """Of one step with the GPU to itself: the time that packed networks share compares none of them. The first second
-    warms up and does not count."""
-    replay = replay or graph_of([step], device).replay
+    """Return the seconds per step of one network that has the GPU to itself: shared time cannot be compared.
+
+    The first second warms the GPU up and does not count.
+    """
+    replay = replay or capture_graph([step], device).replay
 
     def timed():
         with devices.measured(device) as cost:
@@ -102,7 +107,8 @@ def seconds_alone(step, device, replay=None, replays=50, warm_up=1.0):
         return median(timed() for _ in range(5))
 
 
-def side_by_side(steps, streams):
+def run_side_by_side(steps, streams):
+    """Run each step on its own stream, and wait for all of them."""
     here = torch.cuda.current_stream()
     for step, stream in zip(steps, streams, strict=True):
         stream.wait_stream(here)
@@ -114,12 +120,12 @@ def side_by_side(steps, streams):
 
 @contextmanager
 def restoring(steps):
-    """Undoes what the steps inside change: warming up must not train. New optimizer state starts at zero."""
-    with torch.no_grad():  # a copy with a history would tie the parameters' gradients to this stream
+    """Undo the changes that the steps make inside: a warm-up must not train. New optimizer state is set to zero."""
+    with torch.no_grad():  # a copy with an autograd history would tie the parameters' gradients to this stream
         before = {id(t): t.clone() for step in steps for t in step.tensors()}
     try:
         yield
-    finally:  # also where capturing fails and the training goes on eagerly
+    finally:  # also if capturing fails and the training goes on eagerly
         with torch.no_grad():
             for tensor in (t for step in steps for t in step.tensors()):
                 tensor.copy_(before[id(tensor)]) if id(tensor) in before else tensor.zero_()

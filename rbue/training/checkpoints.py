@@ -1,4 +1,4 @@
-"""Weights and checkpoints on disk: written whole or not at all, read as tensors and plain values, never as code."""
+"""Weights and checkpoints on disk. They are written atomically and read as tensors and plain values, never as code."""
 
 from contextlib import contextmanager, suppress
 
@@ -15,35 +15,35 @@ def build(run, data):
 
 
 def load_trained(run, data, device):
-    """The trained network and the record of its training."""
+    """Return the trained network and the record of its training."""
     path = weights_folder(run) / "weights.pt"
-    saved, network = load(path, device), build(run, data).to(device)
+    saved, network = load_file(path, device), build(run, data).to(device)
     with check_content(path):
         network.load_state_dict(saved["network"])
         return network.eval(), saved["record"]
 
 
 def steps_done(run):
-    """How many steps the run's checkpoint has; an unreadable one counts as none here, and is named when it is used."""
+    """Return the number of steps in the run's checkpoint. An unreadable one counts as 0 here; resuming refuses it."""
     with suppress(UserError):
         path = weights_folder(run) / "checkpoint.pt"
-        saved = load(path, "cpu") if path.exists() else {"step": {"count": 0}}
+        saved = load_file(path, "cpu") if path.exists() else {"step": {"count": 0}}
         with check_content(path):
             return int(saved["step"]["count"])
     return 0
 
 
-def load(path, device):
-    """Weights or a checkpoint. Only tensors and plain values are read, never code."""
+def load_file(path, device):
+    """Read weights or a checkpoint: tensors and plain values only, never code."""
     try:
         return torch.load(path, map_location=device, weights_only=True)
-    except Exception as error:  # a truncated zip, a foreign pickle, an unreadable disk: all mean the same to the user
+    except Exception as error:  # a truncated zip, an unknown pickle, a bad disk: the remedy is the same for all
         raise UserError(f"{path} cannot be read ({type(error).__name__}): move it away to train again") from error
 
 
 @contextmanager
 def check_content(path):
-    """Refuse a file that can be read but holds something else."""
+    """Refuse a file that can be read but does not belong to this training."""
     try:
         yield
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
@@ -52,9 +52,9 @@ def check_content(path):
 
 
 def save(path, content):
-    """Whole or not at all: a crash or a full disk while writing leaves the file before it."""
+    """Write a file atomically: a crash or a full disk during the write leaves the previous file in place."""
     with results.replacing(path) as file:
         try:
             torch.save(content, file)
-        except RuntimeError as error:  # torch's zip writer hides the disk's own error behind its own
+        except RuntimeError as error:  # torch's zip writer raises its own error in place of the disk's
             raise (error.__context__ if isinstance(error.__context__, OSError) else error) from error

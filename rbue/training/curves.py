@@ -1,4 +1,4 @@
-"""What a user sees of a training: a progress bar or lines, curve.csv, TensorBoard."""
+"""What a user sees of a training: a progress bar or lines, curve.csv, and TensorBoard."""
 
 import csv
 import sys
@@ -14,7 +14,7 @@ def label(runs):
 
 
 def open_board(run, epochs):
-    """TensorBoard's writer where it is asked for; what a killed training wrote after its checkpoint is hidden."""
+    """Return a TensorBoard writer if the run wants one. It hides what a killed training wrote past its checkpoint."""
     if run.logger != "tensorboard":
         return None
     from torch.utils.tensorboard import SummaryWriter
@@ -23,7 +23,7 @@ def open_board(run, epochs):
 
 
 def report_epoch(bar, row, epochs):
-    """On the bar; where there is no terminal to draw it, ten lines a training."""
+    """Show the epoch on the progress bar. Without a terminal, print ten lines per training instead."""
     figures = {"loss": f"{row['loss']:.3f}", "accuracy": f"{row['accuracy']:.1%}"}
     bar.set_postfix(figures)
     if bar.disable and row["epoch"] % -(-epochs // 10) == 0:
@@ -32,7 +32,7 @@ def report_epoch(bar, row, epochs):
 
 
 def add_row(path, row):
-    """For somebody to watch: the checkpoint keeps the curve too, so a row needs no care."""
+    """Append a row to curve.csv, which is for watching only: the checkpoint holds the curve too."""
     begun = path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", newline="", encoding="utf-8") as file:

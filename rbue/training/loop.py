@@ -1,4 +1,4 @@
-"""The training loop: a pack of runs, epoch by epoch, from their checkpoints to their weights."""
+"""The training loop: it trains a pack of runs, epoch by epoch, from their checkpoints to their final weights."""
 
 import math
 import time
@@ -13,7 +13,7 @@ from rbue.progress import bars
 from rbue.runs import devices
 from rbue.runs.results import weights_folder
 from rbue.training import capture
-from rbue.training.checkpoints import build, check_content, load, save
+from rbue.training.checkpoints import build, check_content, load_file, save
 from rbue.training.curves import add_row, label, open_board, report_epoch
 from rbue.training.signals import Stop
 from rbue.training.step import Images, Step
@@ -21,13 +21,13 @@ from rbue.training.step import Images, Step
 
 @dataclass
 class Training:
-    """One run on its way: its step on the device, a row of the curve an epoch, and the seconds it has taken."""
+    """One run in training: its step on the device, its curve with one row per epoch, and its seconds so far."""
 
     run: object
     step: Step
     curve: list = field(default_factory=list)
     seconds: float = 0.0
-    alone: float | None = None  # what the whole training would take with the GPU to itself
+    alone: float | None = None  # seconds that the whole training would take with the GPU to itself
     board: object = None
 
     @property
@@ -40,18 +40,18 @@ class Training:
 
     @property
     def steps_of_epoch(self):
-        """Steps of the epoch it is in that are done: not 0 where a checkpoint was asked for in its middle."""
+        """Steps done in the current epoch. It is not 0 if a signal asked for a checkpoint in the middle of an epoch."""
         return int(self.step.count) - len(self.curve) * self.step.per_epoch
 
     def resume(self):
         if self.checkpoint.exists():
-            saved = load(self.checkpoint, self.step.device)
+            saved = load_file(self.checkpoint, self.step.device)
             with check_content(self.checkpoint):
                 self.step.load(saved["step"])
                 self.curve, self.seconds = saved["curve"], saved["seconds"]
                 self.step.sums.copy_(saved.get("sums", torch.zeros_like(self.step.sums)))
         self.board = open_board(self.run, len(self.curve))
-        self.curve_file.unlink(missing_ok=True)  # rows after the checkpoint come again
+        self.curve_file.unlink(missing_ok=True)  # epochs after the checkpoint are trained again
         for row in self.curve:
             add_row(self.curve_file, row)
         return self
@@ -61,7 +61,7 @@ class Training:
         save(self.checkpoint, content)
 
     def finish_epoch(self, epoch):
-        """Add the epoch to the curve. Return why the run ends here, or None."""
+        """Add the epoch to the curve. Return why the run must end here, or None."""
         loss, accuracy, kl = (self.step.sums / self.step.per_epoch).tolist()
         self.step.sums.zero_()
         if not math.isfinite(loss + kl):
@@ -75,7 +75,7 @@ class Training:
         return None
 
     def save_weights(self, shared):
-        """Save the trained network and the record of its training; the checkpoint is not needed any more."""
+        """Save the trained network and the record of its training, and delete the checkpoint."""
         parameters = sum(p.numel() for p in self.step.network.parameters())
         record = {
             "name": self.run.training_name,
@@ -92,7 +92,7 @@ class Training:
 
 
 def fit(runs, data, device):
-    """Trains runs of one schedule side by side and saves their weights. Returns those that failed, by name."""
+    """Train runs of one schedule side by side and save their weights. Return {training's name: why it failed}."""
     try:
         return _fit(runs, data, device)
     except torch.OutOfMemoryError as error:
@@ -107,13 +107,13 @@ def _fit(runs, data, device):
         return failed
     packed = len(group)
     with devices.measured(device) as setup:
-        with devices.measured(device) as warming_up:  # the replay of a graph takes no memory
+        with devices.measured(device) as warming_up:  # replaying a graph allocates no memory
             advance, how = capture.accelerate([t.step for t in group], device, runs[0].engine)
-        for training in group if how == "captured" else ():  # alone or not, timed the same way
-            with suppress(torch.OutOfMemoryError):  # then it is not known: no reason to lose the run
+        for training in group if how == "captured" else ():  # packed or not, all are timed in the same way
+            with suppress(torch.OutOfMemoryError):  # then this time stays unknown, which is no reason to lose the run
                 replay = advance if packed == 1 else None
                 training.alone = training.step.total * capture.seconds_alone(training.step, device, replay)
-    with Stop() as stop:  # also over the writing of the weights
+    with Stop() as stop:  # signals also wait until the weights are written
         with devices.measured(device) as cost:
             failed |= train_epochs(group, advance, stop)
         peak = max(each["peak_memory_bytes"] for each in (warming_up, cost))
@@ -125,7 +125,7 @@ def _fit(runs, data, device):
 
 
 def resume_all(runs, data, device):
-    """Make every training ready to go on from its checkpoint. Return them, and what failed by name."""
+    """Build every training and load its checkpoint. Return the trainings and {training's name: why it failed}."""
     group, failed, images = [], {}, Images(data, runs[0].crop, device)
     for run in runs:
         try:
@@ -136,11 +136,11 @@ def resume_all(runs, data, device):
 
 
 def train_epochs(group, advance, stop):
-    """From the checkpoint to the last epoch, for as long as one of them goes on. Returns those that failed."""
+    """Train from the checkpoint to the last epoch while any run is left. Return {training's name: why it failed}."""
     first, name, failed = group[0], label([t.run for t in group]), {}
     steps = {"total": first.step.total, "initial": int(first.step.count), "unit": "step"}
     with tqdm(desc=name, disable=bars(), **steps) as bar:
-        bar.desc = name  # tqdm forgets it where it draws nothing
+        bar.desc = name  # tqdm drops the description of a bar that it does not draw
         for epoch in range(len(first.curve), first.run.epochs):
             failed |= train_epoch(group, advance, epoch, bar, stop)
             group = [t for t in group if t.run.training_name not in failed]
@@ -153,7 +153,7 @@ def train_epochs(group, advance, stop):
 
 
 def train_epoch(group, advance, epoch, bar, stop):
-    """One pass over the images; its end is the only moment the device is waited for. Returns those that failed."""
+    """Train one epoch and wait for the device only at its end. Return {training's name: why it failed}."""
     begun = time.perf_counter()
     for training in group:
         training.step.shuffle(epoch)

@@ -1,4 +1,4 @@
-"""From runs to trained networks: which trainings are missing, and which of them share a GPU."""
+"""From runs to trained networks: find the trainings that are missing, and group those that can share a GPU."""
 
 from contextlib import contextmanager
 from itertools import groupby
@@ -12,7 +12,7 @@ from rbue.training.loop import fit
 
 
 def load_or_train(runs, data, device):
-    """Return the runs' networks and the records of their trainings, from disk or trained now."""
+    """Return the runs' networks and the records of their trainings, loaded from disk or trained now."""
     for failed in train_missing(runs, data, device, {}):
         for error in failed.values():
             raise error
@@ -20,7 +20,7 @@ def load_or_train(runs, data, device):
 
 
 def train_in_packs(runs):
-    """Train what many jobs need. Yield {training's name: why it failed}, at once and after every pack."""
+    """Train all networks that many jobs need. Yield {training's name: why it failed} at once and after every pack."""
     failed = {}
     yield failed
 
@@ -33,7 +33,7 @@ def train_in_packs(runs):
             first = alike[0]
             device = devices.choose(first.device, first.per_gpu)
             data = datasets.load_for(first)
-        except Exception as error:  # what needs another dataset goes on
+        except Exception as error:  # runs on other datasets go on
             failed |= {run.training_name: failure(error) for run in alike}
         else:
             yield from train_missing(alike, data, device, failed)
@@ -41,28 +41,28 @@ def train_in_packs(runs):
 
 
 def train_missing(runs, data, device, failed):
-    """Train, pack after pack, what is neither trained nor failed. Yield after each pack what failed so far."""
+    """Train, pack by pack, each run that is neither trained nor failed. Yield the failures so far after each pack."""
     while missing := [run for run in runs if not is_trained(run) and run.training_name not in failed]:
         try:
             with acquire_pack(missing, device) as pack:
                 try:
                     failed |= fit(pack, data, device) if pack else {}
-                except Exception as error:  # whatever it is, the other packs go on
+                except Exception as error:  # whatever the error is, the other packs go on
                     failed |= {run.training_name: failure(error) for run in pack}
-        except locks.Closed as error:  # and so do those whose folders can be had
+        except locks.Closed as error:  # trainings whose folders can be locked go on
             failed |= {run.training_name: failure(error) for run in missing if weights_folder(run) == error.folder}
         yield failed
 
 
 @contextmanager
 def acquire_pack(runs, device):
-    """Lock the next pack, so that no other process trains the same, and yield it; it is empty where none is left."""
+    """Lock the next pack, so that no other process trains it, and yield it. The pack is empty if no run is left."""
     held = {}
     try:
         first = locks.first_free(list(map(weights_folder, runs)), "waiting for the training of")
         held[first.folder] = first
-        for path in map(weights_folder, runs):  # a training that two cells need is there twice, and locked once
-            held[path] = held[path] if path in held else locks.attempt(path)
+        for path in map(weights_folder, runs):  # a training that two cells need is listed twice and locked once
+            held[path] = held[path] if path in held else locks.try_lock(path)
         pack = next(packs([run for run in runs if held[weights_folder(run)]], device), [])
         for path in held.keys() - set(map(weights_folder, pack)):
             release(held.pop(path))
@@ -78,11 +78,11 @@ def release(lock):
 
 
 def packs(runs, device):
-    """Group missing trainings that can share a GPU: of one schedule and at one step. A CPU takes one at a time."""
+    """Yield packs of missing trainings that can share a GPU: same schedule, same step. On a CPU, packs have one run."""
     missing = {run.training_name: run for run in runs if not is_trained(run)}
 
     def shape(run):
-        return run.batch, run.epochs, run.crop, -steps_done(run)  # what was begun first
+        return run.batch, run.epochs, run.crop, -steps_done(run)  # trainings that have progressed furthest come first
 
     for _, alike in groupby(sorted(missing.values(), key=shape), shape):
         alike = list(alike)

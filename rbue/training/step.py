@@ -1,7 +1,7 @@
-"""One training step as a function of device tensors alone, so that a GPU can replay it without Python.
+"""One training step as a function of device tensors only, so that a GPU can replay it without Python.
 
-Step count, order of the images, learning rate and noise are tensors on the device: a captured graph that held their
-Python values would replay stale ones.
+The step count, the order of the images, the learning rate and the noise are tensors on the device. A captured graph
+would otherwise replay the Python values of the step at which it was captured.
 """
 
 from contextlib import nullcontext
@@ -17,7 +17,7 @@ def autocast(run, device):
 
 
 class Images:
-    """The training set on the device, shared by every training there."""
+    """The training set on the device, shared by all trainings there."""
 
     def __init__(self, data, crop, device):
         self.padded = augment.pad(data.train_images.to(device), crop)
@@ -26,7 +26,7 @@ class Images:
 
 
 def learning_rates(run, steps):
-    """The rate of every step (Section 4.1.2: divided by ten at fractions of training; or one rise and fall)."""
+    """The learning rate of every step: divided by ten at fractions of training (Section 4.1.2), or linear."""
     done = torch.arange(steps, dtype=torch.float64) / steps
     rise = (done / run.warmup).clamp(max=1) if run.warmup else torch.ones_like(done)
     if run.schedule == "linear":
@@ -36,7 +36,7 @@ def learning_rates(run, steps):
 
 
 class Step:
-    """Call it to train one batch. `sums` adds up loss, accuracy and penalty until somebody zeroes it."""
+    """A callable that trains on one batch. `sums` accumulates loss, accuracy and penalty until the caller zeroes it."""
 
     def __init__(self, run, network, images, device):
         self.run, self.images, self.device = run, images, device
@@ -50,7 +50,7 @@ class Step:
         self.lr = torch.zeros((), device=device)
         self.parameters = list(self.network.parameters())
         self.optimizers = run.optimizers(self.network, self.lr)
-        self.loss, self.penalty = run.loss, run.penalty  # functions, looked up once: the compiler sees no import
+        self.loss, self.penalty = run.loss, run.penalty  # looked up once, so that the compiler sees no import
         weight, rise = run.penalty_schedule
         self.weight, self.rise = (torch.tensor(v, device=device) for v in (weight, max(rise * self.total, 1e-9)))
         self.sums = torch.zeros(3, dtype=torch.float64, device=device)
@@ -67,13 +67,13 @@ class Step:
         self.sums += figures
 
     def prepare(self, count):
-        """Which images this step takes, and the keys of their augmentation and of the network's sites."""
+        """Return the indices of this step's images, and the keys for augmentation and for the stochastic layers."""
         index = self.order.index_select(0, count % self.per_epoch)[0]
         keys = noise.keys(self.seed + noise.AUGMENT, count, self.places, self.one_site)[0]
-        return index, keys, noise.draw(self.seed + noise.TRAIN, count, self.places, self.sites)
+        return index, keys, noise.draw_keys(self.seed + noise.TRAIN, count, self.places, self.sites)
 
     def objective(self, index, keys, count):
-        """What is minimised, and the figures of the curve: loss, share of correct predictions, penalty."""
+        """Return the objective to minimise, and the curve's numbers: loss, share of correct predictions, penalty."""
         chosen = augment.crop_and_flip(self.images.padded, index, keys, self.run.crop, self.run.flip)
         labels = self.images.labels[index]
         with autocast(self.run, self.device):
@@ -83,17 +83,17 @@ class Step:
         return total, torch.stack([loss.detach(), hits, penalty.detach()])
 
     def penalise(self):
-        """The penalty per training image, such as the KL of the weights' posterior; zero for a method without one."""
+        """Return the penalty per training image, such as the KL of the weights' posterior; zero if there is none."""
         return self.penalty(self.network) / len(self.images.labels) if self.penalty else self.lr.new_zeros(())
 
     def penalty_weight(self, count):
-        """Rises from 0 to its final value over the first part of training, or the prior drowns the data at first."""
+        """Return the penalty's weight. It rises from 0, since the prior would outweigh the data at first."""
         return self.weight * (count[0] / self.rise).clamp(max=1)
 
     def update(self, gradients):
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
-        now = self.count.clamp(max=self.total - 1)  # warming up and timing run past the last step
+        now = self.count.clamp(max=self.total - 1)  # warm-up and timing run beyond the last step
         self.lr.copy_(self.rates.index_select(0, now)[0])
         for optimizer in self.optimizers:
             optimizer.step()
@@ -101,13 +101,13 @@ class Step:
         self.count += 1
 
     def shuffle(self, epoch):
-        """A new order of the images each epoch, the same on every device; the last partial batch is left out."""
+        """Draw a new order of the images for this epoch, equal on every device. The last partial batch is left out."""
         generator = torch.Generator().manual_seed(self.run.seed * 1_000_003 + epoch)
         order = torch.randperm(len(self.images.labels), generator=generator)[: self.order.numel()]
         self.order.copy_(order.view_as(self.order))
 
     def state(self):
-        """Everything a resumed training needs to go on as if nothing had happened."""
+        """Return everything that a resumed training needs to give the same weights as an uninterrupted one."""
         return {
             "network": self.network.state_dict(),
             "optimizers": [o.state_dict() for o in self.optimizers],
@@ -125,7 +125,7 @@ class Step:
         self.count.copy_(state["count"])
 
     def tensors(self):
-        """Everything a step changes."""
+        """Return all tensors that a step changes."""
         states = [value for o in self.optimizers for state in o.state.values() for value in state.values()]
         held = [*self.network.parameters(), *self.network.buffers(), *states, self.count, self.sums, self.lr]
         return [t for t in held if torch.is_tensor(t)]

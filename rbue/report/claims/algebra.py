@@ -1,4 +1,4 @@
-"""Section 3.4's claims, decided by simulation and by the closed form."""
+"""Verdicts on the claims of Section 3.4, by simulation and by the closed form."""
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def t2(q=0.8):
 
 
 def t3(q=0.8):
-    """At the boundary q = 1 - p of the claim."""
+    """Tested at the boundary q = 1 - p of the claim."""
     x = inputs()
     ours, theirs = simulate(x, q, dropreLU), simulate(x, q, dropout)
     ratio = exact(x, q) / (q * (1 - q) * np.square(x).sum())

@@ -1,8 +1,9 @@
-"""The questions that claims are made of.
+"""The comparisons that claims consist of.
 
-A check is a function (numbers, places) -> Items. An Item is one comparison: +1 it holds, -1 it does not, 0 the numbers
-cannot tell, None a cell is missing. A judge turns the cells of one comparison into an outcome; where chance has a part
-in it, also into the p-value of its difference and the outcome it has `otherwise`, if that is put down to chance.
+A check is a function (numbers, places) -> Items, where a place is a (dataset, network) pair. An Item is one comparison:
++1 if it holds, -1 if it does not, 0 if the numbers cannot tell, None if a cell is missing. A judge turns the cells of
+one comparison into an outcome. If the cells are noisy, it also returns the p-value of their difference and the outcome
+`otherwise`, which counts if the difference is put down to chance.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from rbue.report.claims.numbers import kind
 from rbue.report.claims.values import Value
 
 VERSUS, CONDITION = ("win", "tie", "loss"), ("yes", "unclear", "no")
-BETTER = {"accuracy": 1, "ece": -1, "time": -1, "jsd": 1, "dis": 1}  # which direction a reader wants
+BETTER = {"accuracy": 1, "ece": -1, "time": -1, "jsd": 1, "dis": 1}  # +1: higher is better, -1: lower is better
 NAMES = {
     "accuracy": "accuracy",
     "ece": "ECE",
@@ -26,7 +27,7 @@ NAMES = {
 }
 RATIO = "{:.2f}×"
 SHOWN = {"accuracy": "{:+.2f} pp", "ece": "{:+.3f}", "jsd": "{:+.4f}", "dis": "{:+.4f}", "time": RATIO}
-COARSE = {"accuracy": 1.5, "ece": 0.015}  # an error too large to call two numbers the same
+COARSE = {"accuracy": 1.5, "ece": 0.015}  # with a larger error, two numbers cannot be called the same
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,17 @@ class Item:
     part: str
     keys: tuple = ()
     outcome: int | None = None
-    beyond: int | None = None  # the outcome against rounding and test noise together
-    shown: float | None = None  # the difference or ratio itself
+    beyond: int | None = None  # the outcome beyond rounding and test noise together
+    shown: float | None = None  # the printed difference or ratio
     form: str = "{}"
     words: tuple = VERSUS
     coarse: bool = False  # the error is so large that a tie is no agreement
-    aside: bool = False  # evidence worth printing that the verdict does not rest on
+    aside: bool = False  # printed as evidence, but not part of the verdict
     missing: tuple = ()
-    p: float | None = None  # None: nothing that chance decides
+    p: float | None = None  # None: no noise is involved
     otherwise: int = 0
     judged: str = ""  # paired or unpaired
-    undone: bool = False  # put down to chance among all comparisons of the claim
+    undone: bool = False  # Holm's correction over the claim's comparisons put the difference down to chance
 
     @property
     def by_chance(self):
@@ -53,7 +54,7 @@ class Item:
 
 
 def ask(numbers, part, keys, judge, **more):
-    """One comparison, or the cells that it lacks."""
+    """Return one comparison, or an Item with the cells that are missing for it."""
     missing = tuple(key for key in keys if key not in numbers.values)
     if missing:
         return Item(part, tuple(keys), missing=missing, **more)
@@ -72,8 +73,8 @@ def form(metric):
 # --- judges -----------------------------------------------------------------------------------------------------------
 
 
-def told(gap, **more):
-    """What a difference says: its sign, unless that is put down to chance."""
+def outcome_of(gap, **more):
+    """Return the outcome of a difference: its sign and its p-value."""
     return {"outcome": gap.sign, "p": gap.p, "judged": gap.judged, **more}
 
 
@@ -83,7 +84,7 @@ def advantage(metric, a, b):
 
 
 def quotient(a, b):
-    """For showing; four samples that all agree have no disagreement to divide by."""
+    """Return a/b for display. It is None if b is 0, such as the disagreement of four equal samples."""
     return a.mean / b.mean if b.mean else None
 
 
@@ -92,36 +93,36 @@ def best(metric, values):
 
 
 def is_coarse(metric, gap):
-    """Whether a difference could hide in the error: few test images show everything on par with everything."""
+    """Whether the error could hide a relevant difference: with few test images, everything is on par."""
     return gap.reach > COARSE.get(kind(metric), float("inf"))
 
 
 def better(metric):
-    """The first cell is better than the best of the others."""
+    """Judge whether the first cell is better than the best of the others."""
 
     def judge(own, *others):
         rival = best(metric, others)
         gap = advantage(metric, own, rival)
         shown = quotient(own, rival) if metric == "time" else own.mean - rival.mean
-        return told(gap, beyond=gap.beyond, shown=shown, coarse=is_coarse(metric, gap))
+        return outcome_of(gap, beyond=gap.beyond, shown=shown, coarse=is_coarse(metric, gap))
 
     return judge
 
 
 def significantly_better(metric):
-    """The same, where only a difference beyond rounding and noise counts."""
+    """Judge like `better`, but count only a difference beyond rounding and noise."""
     return lambda *cells: (found := better(metric)(*cells)) | {"outcome": found["beyond"]}
 
 
 def best_against(metric, own):
-    """The best of the first `own` cells is better than the best of the others."""
+    """Judge whether the best of the first `own` cells is better than the best of the others."""
     return lambda *cells: better(metric)(best(metric, cells[:own]), *cells[own:])
 
 
 def on_par(metric):
-    """The best of the first cells is not worse than the last: ECE as printed, accuracy within 1.96 SE.
+    """Judge whether the best of the first cells is not worse than the last: ECE as printed, accuracy within 1.96 SE.
 
-    Accuracy is printed finer than 10,000 images can tell apart; ECE is printed coarser.
+    Accuracy is printed with more digits than 10,000 images can resolve, ECE with fewer.
     """
 
     def judge(*cells):
@@ -133,13 +134,13 @@ def on_par(metric):
 
 
 def same_unless(differs, found):
-    """Where no difference is the claim, one that may be chance is unclear, and so is none where the error is large."""
+    """Return the outcome of a claim of no difference. It is unclear if chance or a large error may explain it."""
     outcome = -1 if differs else 0 if found["coarse"] else 1
     return found | {"outcome": outcome, "otherwise": max(outcome, 0), "beyond": None}
 
 
 def unaffected(metric):
-    """No difference beyond rounding and noise, in either direction."""
+    """Judge whether there is no difference beyond rounding and noise, in either direction."""
 
     def judge(*cells):
         found = better(metric)(*cells)
@@ -149,45 +150,45 @@ def unaffected(metric):
 
 
 def at_most(limit):
-    """a ≤ limit·b."""
-    return lambda a, b: told(b * limit - a, shown=quotient(a, b))
+    """Judge a ≤ limit·b."""
+    return lambda a, b: outcome_of(b * limit - a, shown=quotient(a, b))
 
 
 def at_least(limit):
-    """a ≥ limit·b."""
-    return lambda a, b: told(a - b * limit, shown=quotient(a, b))
+    """Judge a ≥ limit·b."""
+    return lambda a, b: outcome_of(a - b * limit, shown=quotient(a, b))
 
 
 def exactly(factor):
-    """a = factor·b, for counts."""
+    """Judge a = factor·b, for counts."""
     return lambda a, b: {"outcome": 1 if abs((a - b * factor).mean) < 0.5 else -1, "shown": quotient(a, b)}
 
 
 def within(share):
-    """|a - b| ≤ share·b: what a time may differ by and still be called the same."""
+    """Judge |a - b| ≤ share·b, for times that count as the same."""
 
     def judge(a, b):
-        slack = b.mean * share - abs((a - b).mean)  # the share stands for the noise: no standard error on top
+        slack = b.mean * share - abs((a - b).mean)  # the share allows for the noise, so no standard error is added
         return {"outcome": Value(slack, (a - b).half).sign, "shown": quotient(a, b)}
 
     return judge
 
 
 def agree(a, b):
-    """The same number as far as can be told."""
+    """Judge whether two numbers are the same within their errors."""
     gap = a - b
-    return same_unless(gap.sign, told(gap, shown=gap.mean, coarse=False))
+    return same_unless(gap.sign, outcome_of(gap, shown=gap.mean, coarse=False))
 
 
 def inside(value, high, *lows):
-    """min(lows) ≤ value ≤ high."""
+    """Judge min(lows) ≤ value ≤ high."""
     low = min(lows, key=lambda v: v.mean)
     worst = min(value - low, high - value, key=lambda gap: gap.mean)
-    return same_unless(worst.sign < 0, told(worst, coarse=False))
+    return same_unless(worst.sign < 0, outcome_of(worst, coarse=False))
 
 
 def joined(found, outcome, chance):
-    """One answer from several differences, with `chance` of their p-values: max where all have to stand."""
+    """Join several differences into one outcome. `chance` combines their p-values: max if all must hold."""
     ps, judged = [each["p"] for each in found], {each["judged"] for each in found}
     p = None if None in ps else min(1.0, chance(ps))
     return {"outcome": outcome, "p": p, "judged": "unpaired" if "unpaired" in judged else max(judged)}
@@ -197,7 +198,7 @@ def joined(found, outcome, chance):
 
 
 def each(rows, others, *metrics, judge=better, part="{}", **more):
-    """Every row against every other row, one item a pair, place and metric."""
+    """Compare every row with every other row: one item per pair, place and metric."""
 
     def check(numbers, places):
         for metric, place, row, other in product(metrics, places, rows, others):
@@ -209,12 +210,12 @@ def each(rows, others, *metrics, judge=better, part="{}", **more):
 
 
 def ratio(rows, others, metric, judge, part):
-    """Every row over every other row, as a ratio held against a limit."""
+    """Compare the ratio of every row to every other row with a limit."""
     return each(rows, others, metric, judge=lambda _: judge, part=part, form=RATIO, words=CONDITION)
 
 
 def jointly(rows, others, *metrics, judge, part="{}", **more):
-    """All rows and all others in one item a place and metric: the best of one group against the other."""
+    """Compare the best of the rows with the best of the others: one item per place and metric."""
 
     def check(numbers, places):
         for metric, place in product(metrics, places):
@@ -225,11 +226,12 @@ def jointly(rows, others, *metrics, judge, part="{}", **more):
 
 
 def together(*checks):
+    """Join checks into one."""
     return lambda numbers, places: chain.from_iterable(check(numbers, places) for check in checks)
 
 
 def at(wanted, check):
-    """The check at one place where the claim's scope has it, else wherever it is asked."""
+    """Ask the check at one place if the claim's scope contains it, otherwise at all places."""
     return lambda numbers, places: check(numbers, [wanted] if wanted in places else places)
 
 
@@ -238,21 +240,21 @@ def on(datasets, check):
 
 
 def aside(check):
-    """Evidence only: the verdict does not rest on it."""
+    """Print the check as evidence only: the verdict does not depend on it."""
     return lambda numbers, places: (replace(item, aside=True) for item in check(numbers, places))
 
 
 def steps(names):
-    """Neighbours in the paper's order: a claim that something grows is asked step by step."""
+    """Neighbours in the paper's order: a claim that something grows is checked step by step."""
     return list(zip(names, list(names)[1:], strict=False))
 
 
 def concordance(rows, cause, effect):
-    """Of every two rows, the one with more of the cause is better in the effect."""
+    """Check for each pair of rows that the one with more of the cause is better in the effect."""
 
     def judge(cause_a, effect_a, cause_b, effect_b):
         gaps = advantage(cause, cause_a, cause_b), advantage(effect, effect_a, effect_b)
-        return joined([told(gap) for gap in gaps], gaps[0].sign * gaps[1].sign, max)
+        return joined([outcome_of(gap) for gap in gaps], gaps[0].sign * gaps[1].sign, max)
 
     def check(numbers, places):
         for place, pair in product(places, combinations(rows, 2)):

@@ -1,4 +1,4 @@
-"""Items in words: '17 win / 1 tie / 30 loss of 48 (-0.93 to +3.29 pp)', what lacks, the seeds behind, pairing."""
+"""Items in words: '17 win / 1 tie / 30 loss of 48 (-0.93 to +3.29 pp)', missing cells, number of seeds, pairing."""
 
 from itertools import groupby
 
@@ -6,11 +6,11 @@ from rbue.report.claims.checks import NAMES, VERSUS
 from rbue.report.claims.numbers import kind
 from rbue.report.rows import ARCHS, DATASETS, paper_order
 
-NOISY = ("accuracy", "ece", "dis")  # shares of test images: their standard error is known from one run
+NOISY = ("accuracy", "ece", "dis")  # shares of test images, so one run gives their standard error
 
 
 def describe(items):
-    """One clause a part, in the order the claim asks them."""
+    """Return one clause per part, in the order of the claim's checks."""
     parts = {}
     for item in items:
         if item.outcome is not None:
@@ -20,7 +20,7 @@ def describe(items):
 
 
 def clause(part, items, total):
-    """'accuracy 3 win / 12 tie / 1 loss of 16 (-0.81 to +0.35 pp), 32 missing'."""
+    """Return 'accuracy 3 win / 12 tie / 1 loss of 16 (-0.81 to +0.35 pp), 32 missing'."""
     if total == 1 or not items[0].words:
         return " ".join(filter(None, [part, span(items), verdict_word(items)]))
     colon = "" if items[0].words == VERSUS else ":"
@@ -35,13 +35,13 @@ def verdict_word(items):
 
 
 def counts(outcomes, words):
-    """win / tie / loss always in full; of yes / unclear / no the ones that occur."""
+    """Count win / tie / loss, zeros included; of yes / unclear / no, only those that occur."""
     tally = [(outcomes.count(value), word) for value, word in zip((1, 0, -1), words, strict=True)]
     return " / ".join(f"{count} {word}" for count, word in tally if count or words == VERSUS)
 
 
 def span(items):
-    """The smallest and the largest difference or ratio."""
+    """Return the smallest and the largest difference or ratio."""
     values = [item.shown for item in items if item.shown is not None]
     if not values:
         return ""
@@ -50,18 +50,18 @@ def span(items):
 
 
 def beyond(items):
-    """Printed wins that rounding and test noise leave standing; silent where it says nothing new."""
+    """Count what is left beyond rounding and test noise; empty if that changes nothing."""
     strict, plain = [item.beyond for item in items], [item.outcome for item in items]
     if None in strict or strict == plain or kind(items[0].keys[0][3]) not in NOISY:
         return ""
     return f", beyond rounding and noise {strict.count(1)} / {strict.count(0)} / {strict.count(-1)}"
 
 
-# --- what lacks, and how many seeds -----------------------------------------------------------------------------------
+# --- missing cells, and the number of seeds ---------------------------------------------------------------------------
 
 
 def missing_text(items, numbers):
-    """'CIFAR-100: all 10 rows; CIFAR-10 DenseNet-121: SVI'."""
+    """Return 'CIFAR-100: all 10 rows; CIFAR-10 DenseNet-121: SVI'."""
     needed = by_place(key for item in items for key in item.keys)
     lacking = by_place(key for item in items for key in item.missing)
     texts = {place: lack_text(keys, needed[place], numbers) for place, keys in lacking.items()}
@@ -74,12 +74,12 @@ def missing_text(items, numbers):
 def by_place(keys):
     places = {}
     for key in keys:
-        places.setdefault(key[:2], {})[key] = None  # a dict keeps the order and each key once
+        places.setdefault(key[:2], {})[key] = None  # a dict keeps the order and drops repeated keys
     return places
 
 
 def lack_text(keys, needed, numbers):
-    """Rows where a whole run lacks; 'ECE of SVI' where the run is there and the number is not."""
+    """Name the rows without a run, and 'ECE of SVI' if the run exists without this number."""
     runs = unique(key[2] for key in keys if key[:3] not in numbers.runs)
     metrics = {}
     for key in keys:
@@ -106,7 +106,7 @@ def unique(values):
 
 
 def places_text(places):
-    """'CIFAR-10 VGG-13/ResNet-18, CIFAR-100, digits small': a dataset alone is all three of its networks."""
+    """Return 'CIFAR-10 VGG-13/ResNet-18, CIFAR-100, digits small'. A dataset alone means all three of its networks."""
     texts = []
     for dataset, group in groupby(sorted(places, key=paper_order), key=lambda place: place[0]):
         archs = [arch for _, arch in group]
@@ -116,7 +116,7 @@ def places_text(places):
 
 
 def seeds_text(items, numbers):
-    """'n = 1' or 'n = 1 to 3': seeds behind the cells this rests on."""
+    """Return 'n = 1' or 'n = 1 to 3', the number of seeds behind the cells."""
     counts = [numbers.n[key] for item in items if item.outcome is not None for key in item.keys]
     if not counts:
         return ""
@@ -124,7 +124,7 @@ def seeds_text(items, numbers):
 
 
 def judged_text(items):
-    """'12 of 40 paired over images, 3 undone by the correction': how the comparisons were judged."""
+    """Describe how items were judged: '12 of 40 paired over images, 3 undone by the correction'."""
     judged = [item.judged for item in items if item.judged and not item.aside]
     if not judged:
         return ""

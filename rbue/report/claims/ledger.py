@@ -1,4 +1,4 @@
-"""Every claim with its verdict on the paper's own numbers and on ours, one a protocol."""
+"""Every claim with its verdict on the paper's own numbers and on ours, one per protocol."""
 
 import json
 from dataclasses import dataclass, replace
@@ -13,11 +13,11 @@ from rbue.report.claims.rules import UNDECIDED, Verdict, decide, measured
 
 @dataclass(frozen=True)
 class Entry:
-    """One claim: what claims.json says of it, and the verdicts."""
+    """One claim: its entry in claims.json, and its verdicts."""
 
     claim: dict
     paper: Verdict
-    ours: dict  # {protocol: Verdict}; empty for claims that no measurement of ours decides
+    ours: dict  # {protocol: Verdict}; empty for claims that our measurements cannot decide
 
     @property
     def id(self):
@@ -29,14 +29,14 @@ def load(paper_dir):
 
 
 def build(results, paper_dir):
-    """The 58 entries in the paper's order of claims.json."""
+    """Build the 58 entries in the order of claims.json."""
     paper = Numbers.of(paper_frame(paper_dir))
     ours = {protocol: Numbers.of(frame) for protocol, frame in our_frames(results).items()}
     return [Entry(claim, on_paper(claim, paper), on_ours(claim, ours)) for claim in load(paper_dir)]
 
 
 def on_paper(claim, numbers):
-    """By algebra or by the printed numbers where they decide; else as read, with the reason."""
+    """Decide by algebra or by the printed numbers; otherwise quote the verdict by reading, with its reason."""
     if claim["id"] in ALGEBRA:
         return ALGEBRA[claim["id"]]()
     if claim["decided_from"] == "reading":
@@ -53,7 +53,7 @@ def on_ours(claim, ours):
 
 
 def wherever_measured(predicate, numbers):
-    """In the claim's own scope; where nothing of that is measured, also wherever else the question can be asked."""
+    """Decide within the claim's scope. If nothing there is measured, ask the same question where it can be asked."""
     items = list(predicate.check(numbers, predicate.scope))
     outside = [place for place in numbers.places if place not in predicate.scope]
     if measured(items) or not predicate.transfers or not outside:

@@ -1,7 +1,8 @@
 """The paper's tables and our runs as the same tidy cells: dataset, arch, row, metric, value, half, se, n.
 
-Metrics are named as in result.json; accuracy is in percent. `time` is training time: the paper's hours, our seconds.
-`ece@3` is the median over the 19 corruptions at severity 3. `MC-DropReLU(0.8)@last` is a position of Section 4.5.
+Metrics are named as in result.json; accuracy is in percent. `time` is training time: the paper's in hours, ours in
+seconds. `ece@3` is the median over the 19 corruptions at severity 3. `MC-DropReLU(0.8)@last` is a position of
+Section 4.5.
 """
 
 import json
@@ -20,10 +21,10 @@ from rbue.report.rows import LABELS, by_protocol, labelled, paper_order
 
 CELL = ["dataset", "arch", "row", "metric"]
 PAPERS_IMAGES = 10_000  # in each of the paper's test sets
-HALF = {"accuracy": 0.005, "ece": 0.005, "time": 0.05, "jsd": 0.0005, "dis": 0.0005}  # as the paper prints
-TIME_NOISE = 0.02  # of a training time, from run to run on one machine
+HALF = {"accuracy": 0.005, "ece": 0.005, "time": 0.05, "jsd": 0.0005, "dis": 0.0005}  # half of the last printed digit
+TIME_NOISE = 0.02  # relative variation of a training time from run to run on one machine
 CORRUPTIONS, SEVERITIES = 19, range(1, 6)
-DIVERSITY = {"dataset": "cifar10", "arch": "resnet18"}  # the dataset of Tables 4 and 5 is not stated: see numbers.json
+DIVERSITY = {"dataset": "cifar10", "arch": "resnet18"}  # Tables 4 and 5 do not state their dataset: see numbers.json
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Numbers:
     @classmethod
     def of(cls, frame):
         keys = list(frame[CELL].itertuples(index=False, name=None))
-        columns = [name for name in ("value", "half", "se", "sampling") if name in frame]  # the paper has no sampling
+        columns = [name for name in ("value", "half", "se", "sampling") if name in frame]  # the paper's cells have none
         values = [Value(*row) for row in frame[columns].itertuples(index=False, name=None)]
         return cls(dict(zip(keys, values, strict=True)), dict(zip(keys, frame.n, strict=True)))
 
@@ -47,12 +48,12 @@ class Numbers:
 
     @cached_property
     def runs(self):
-        """(dataset, arch, row) of everything measured."""
+        """The (dataset, arch, row) triples with any cell."""
         return {key[:3] for key in self.values}
 
 
 def noise(metric, value, accuracy, images):
-    """The standard error of one run; see values.py. NaN, which tells nothing apart, without the number of images."""
+    """The standard error of one run (see values.py); NaN if the number of images is unknown, so that all is a tie."""
     if metric == "time":
         return TIME_NOISE * value
     share = {"accuracy": accuracy / 100, "ece": accuracy / 100, "dis": value}.get(kind(metric))
@@ -63,12 +64,12 @@ def noise(metric, value, accuracy, images):
 
 
 def kind(metric):
-    """ece@3 -> ece, mean_jsd -> jsd."""
+    """Strip severity and prefix: ece@3 -> ece, mean_jsd -> jsd."""
     return metric.split("@")[0].split("_")[-1]
 
 
 def metrics_of(where, scores, images):
-    """One record per metric, each with the error of one run."""
+    """Yield one record per metric, each with the error of one run."""
     for metric, value in scores.items():
         accuracy = scores.get("".join(["accuracy", *metric.partition("@")[1:]]), 0)  # at the same severity
         yield where | {"metric": metric, "value": value, "noise": noise(metric, value, accuracy, images)}
@@ -78,7 +79,7 @@ def metrics_of(where, scores, images):
 
 
 def paper_frame(paper_dir):
-    """Every printed number that a claim rests on; one run each, since the paper states no seeds."""
+    """Read every printed number that a claim uses. Each counts as one run, since the paper states no seeds."""
     printed = json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))
     records = [*paper_main(printed), *paper_diversity(printed), *paper_position(printed)]
     frame = pd.DataFrame(records).rename(columns={"noise": "se"})
@@ -105,14 +106,14 @@ def paper_position(printed):
         where = {"dataset": entry["dataset"], "arch": entry["arch"], "row": f"{labelled(entry)}@{entry['position']}"}
         scores = {"accuracy": 100 * entry["accuracy"], "ece": entry["ece"], "time": entry["train_hours"]}
         for record in metrics_of(where, scores, PAPERS_IMAGES):
-            yield record | ({"half": 0.5} if record["metric"] == "accuracy" else {})  # .63: two digits, not four
+            yield record | ({"half": 0.5} if record["metric"] == "accuracy" else {})  # .63 has two digits, not four
 
 
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
 def our_frames(results):
-    """{protocol: tidy cells}: mean over seeds, n, and the standard error of values.py."""
+    """Return {protocol: tidy cells} with mean over seeds, n, and the standard error of values.py."""
     found = [record for run in our_runs(results).itertuples() for record in our_records(run)]
     if not found:
         return {}
@@ -122,8 +123,8 @@ def our_frames(results):
 
 
 def our_runs(results):
-    """The records of runs that claims ask about, `result` among their columns, under the rows' names here: that of a
-    position is `row@position`, and a row of the tables is also its own `all`."""
+    """Return the records of runs that claims ask about. A run at a position is named `row@position`; a row of the
+    tables is also listed as `row@all`."""
     runs = records(results)
     runs = runs[runs.listed & runs.row.isin(LABELS)]
     placed = runs[runs.position.notna()]
@@ -141,16 +142,16 @@ def with_errors(frame):
 
 
 def comparable_times(frame):
-    """A protocol's times from the machine most of its runs used: seconds of two machines do not compare."""
+    """Keep times from the machine that most of the protocol's runs used: seconds on two machines do not compare."""
     usual = frame.groupby("protocol").machine.agg(lambda machines: machines.mode()[0])
     return frame[(frame.metric != "time") | (frame.machine == frame.protocol.map(usual))]
 
 
 def our_records(run):
-    """One record per metric of a run."""
+    """Yield one record per metric of a run."""
     where = {key: getattr(run, key) for key in ("protocol", "dataset", "arch", "row", "seed", "machine", "passes")}
     where["members"] = run.result.config.get("members", 1)
-    scores = {} if run.corrupted else clean(run)  # cifar10_c brings its corruptions alone
+    scores = {} if run.corrupted else clean(run)  # a run on cifar10_c contributes its corruption scores only
     sampled = {} if run.corrupted else sampling.of_run(run.result)
     diverse = over_pairs(vars(run.result.diversity)) if run.result.diversity else {}
     for record in metrics_of(where, scores | diverse | corrupted(run.result), run.images):
@@ -165,12 +166,12 @@ def clean(run):
 
 
 def jsd_noise(result):
-    """A divergence has no binomial error: the spread of the six pairs, which are the same quantity six times."""
+    """The error of a divergence, which is not binomial: the spread of the six pairs, which estimate one quantity."""
     return float(np.std(pairs(result.diversity.jsd), ddof=1))
 
 
 def corrupted(result):
-    """Medians over the corruptions at each severity; nothing unless all 19 x 5 are there: the claims are about 19."""
+    """Medians over the corruptions per severity; {} unless all 19 x 5 are there, since the claims are about 19."""
     types = result.corruptions.types.values() if result.corruptions else ()
     levels = {s: [level for each in types for level in each if level.severity == s] for s in SEVERITIES}
     if any(len(level) < CORRUPTIONS for level in levels.values()):

@@ -1,4 +1,4 @@
-"""The table: where a claim is about, how strictly it is meant, what it asks. One definition for the paper and us."""
+"""The table of claims: the scope of each, how strictly it is judged, and its checks, the same for the paper and us."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ from rbue.report.claims.special import SAME_TIME
 from rbue.report.rows import DATASETS, PROPOSED
 
 SLIGHTLY, MUCH_FASTER = 1.1, 2  # 'slightly slower', 'much faster'
-FOUR_TIMES, COMPETITIVE = 3.6, 0.8  # 'four times' to within a tenth; 'competitive' is four fifths of it
+FOUR_TIMES, COMPETITIVE = 3.6, 0.8  # 'four times' to within a tenth; 'competitive' means four fifths of it
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Predicate:
     scope: list
     rule: Callable
     check: Callable
-    transfers: bool = True  # False: it is about these datasets or networks and no others
-    ours: bool = True  # False: it compares a page of the paper with another page
+    transfers: bool = True  # False: the claim is about these datasets or networks only
+    ours: bool = True  # False: it compares two places in the paper
 
 
 PAIR = each([Q8], [P2], "ece")
@@ -79,12 +79,12 @@ def claim(scope, rule, *checks, **more):
 
 
 def best_of(rows, others, *metrics, part):
-    """The best of some rows against the best of others."""
+    """Compare the best of some rows with the best of others."""
     return jointly(rows, others, *metrics, judge=lambda metric: best_against(metric, len(rows)), part=part)
 
 
 def ordered(first, second, rest, metrics, judge=better):
-    """The first row before the second, and the second before all the rest."""
+    """Check that the first row is ahead of the second, and the second ahead of all the rest."""
     top = each([first], [second], *metrics, judge=judge, part=f"{first}'s {{}} over {second}'s")
     return together(top, each([second], rest, *metrics, judge=judge, part=f"{second}'s {{}} over the rest"))
 
@@ -98,7 +98,7 @@ def on_cifar(check):
 
 
 def by_dataset(*rows):
-    """Accuracy against Single's, dataset by dataset."""
+    """Compare accuracy with Single's, dataset by dataset."""
     checks = [on([d], each(rows, [SINGLE], "accuracy", part=f"{DATASETS[d]} {{}}")) for d in DATASETS]
     return aside(together(*checks))
 

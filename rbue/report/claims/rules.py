@@ -1,8 +1,9 @@
 """From win / tie / loss to a verdict.
 
-A rule reads {part: [outcomes]}. Missing cells are tried both ways, all for the claim and all against it: where the
-verdict is the same, it stands without them; where it is not, the claim is undecided and `so_far` says what there is.
-Before that, the comparisons of one claim are corrected for their number: of 48, two would differ by chance alone.
+A rule reads {part: [outcomes]}. It is applied twice: with all missing cells in favour of the claim, and with all
+against it. If both verdicts agree, the missing cells do not matter. Otherwise the claim is undecided, and `so_far` is
+the verdict on the cells that exist. Before that, the comparisons of a claim are corrected for their number: two of 48
+would differ by chance alone.
 """
 
 from dataclasses import dataclass
@@ -17,34 +18,34 @@ SUPPORTED, PARTLY, REFUTED, UNDECIDED = "supported", "partly", "refuted", "undec
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the numbers say of a claim, and from what."""
+    """The verdict on a claim, and what it is based on."""
 
     status: str
     evidence: str
-    by: str = "numbers"  # or algebra, or reading: no number decides it
-    so_far: str = ""  # of an undecided claim: what the cells there are say
+    by: str = "numbers"  # or algebra, or reading if no number can decide
+    so_far: str = ""  # for an undecided claim: the verdict on the cells that exist
     missing: str = ""
     seeds: str = ""
-    judged: str = ""  # paired or not, and what the correction for many comparisons undid
-    where: str = ""  # set when the cells lie outside the claim's own datasets and networks
-    elsewhere: "Verdict | None" = None  # of a claim with nothing measured in its scope: the same question elsewhere
+    judged: str = ""  # paired or not, and how many wins or losses Holm's correction removed
+    where: str = ""  # set if the cells lie outside the claim's own datasets and networks
+    elsewhere: "Verdict | None" = None  # for a claim without a cell in its scope: the verdict on other cells
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
 def every(parts):
-    """For 'all', 'always', 'consistently', and for single comparisons: one counterexample is enough to refute."""
+    """Rule for 'all', 'always', 'consistently' and single comparisons: one counterexample refutes the claim."""
     return graded(list(chain.from_iterable(parts.values())), at_loss=REFUTED)
 
 
 def degree(parts):
-    """For claims that can hold here and not there: partly, unless they hold everywhere or nowhere."""
+    """Rule for claims that can hold in some places only: `partly`, unless they hold everywhere or nowhere."""
     return graded(list(chain.from_iterable(parts.values())), at_loss=PARTLY)
 
 
 def each_part(parts):
-    """For claims with several halves, each asked by `every`."""
+    """Rule for claims with several parts: `every` for each part."""
     verdicts = {graded(outcomes, at_loss=REFUTED) for outcomes in parts.values()}
     if verdicts == {REFUTED, UNDECIDED}:
         return REFUTED
@@ -52,7 +53,7 @@ def each_part(parts):
 
 
 def balance(parts):
-    """For 'better' as such: wins outnumber losses by more than coin flips would (sign test), part by part."""
+    """Rule for a general 'better': per part, wins outnumber losses by more than chance allows (sign test)."""
     return graded([sign_test(outcomes) for outcomes in parts.values()], at_loss=PARTLY)
 
 
@@ -62,11 +63,11 @@ def graded(outcomes, at_loss):
     holds, fails = any(outcome > 0 for outcome in outcomes), any(outcome < 0 for outcome in outcomes)
     if fails:
         return at_loss if holds else REFUTED
-    return PARTLY if holds else UNDECIDED  # ties alone tell nothing
+    return PARTLY if holds else UNDECIDED  # ties alone decide nothing
 
 
 def sign_test(outcomes):
-    """+1 or -1 where wins and losses are further apart than 1.96 standard deviations of a fair coin."""
+    """Return +1 or -1 if wins minus losses exceeds 1.96 standard deviations of a fair coin, else 0."""
     excess, chance = sum(outcomes), Z * sqrt(sum(map(abs, outcomes)))
     return (excess > chance) - (excess < -chance)
 
@@ -75,7 +76,7 @@ def sign_test(outcomes):
 
 
 def outcomes(items, missing):
-    """{part: outcomes} with the missing ones counted as `missing`, or left out for None."""
+    """Return {part: outcomes}. Missing outcomes count as `missing`, or are left out if that is None."""
     parts = {}
     for item in items:
         outcome = missing if item.outcome is None else item.outcome
@@ -85,14 +86,14 @@ def outcomes(items, missing):
 
 
 def corrected(items):
-    """Holm's correction over the comparisons that a verdict rests on and chance has a part in."""
+    """Apply Holm's correction to the comparisons that the verdict depends on and that involve noise."""
     tested = [k for k, item in enumerate(items) if item.p is not None and not item.aside]
     stands = dict(zip(tested, holm([items[k].p for k in tested]), strict=True))
     return [item if stands.get(k, True) else item.by_chance for k, item in enumerate(items)]
 
 
 def decide(items, rule, numbers, where=""):
-    """The verdict on one claim."""
+    """Return the verdict on one claim."""
     items = corrected(list(items))
     for_it, against = rule(outcomes(items, +1)), rule(outcomes(items, -1))
     there = outcomes(items, None)
@@ -103,5 +104,5 @@ def decide(items, rule, numbers, where=""):
 
 
 def measured(items):
-    """Whether there is any cell to go by."""
+    """Whether any cell for the verdict exists."""
     return any(item.outcome is not None and not item.aside for item in items)

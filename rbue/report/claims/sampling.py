@@ -1,10 +1,10 @@
-"""How our cells vary, from the predictions of their runs: what makes two of them comparable image by image."""
+"""How our cells vary, from the stored predictions of their runs: two cells can be paired image by image."""
 
 from rbue.report.bootstrap import over_seeds, replicates
 
 
 def of_run(result):
-    """{metric: Sampling} of a clean run, accuracy in percent as in numbers.py; nothing without predictions."""
+    """Return {metric: Sampling} of a clean run, accuracy in percent as in numbers.py; {} without stored predictions."""
     if result.predictions is None:
         return {}
     found = replicates(result.predictions, result.config.get("bins", 30))
@@ -12,7 +12,7 @@ def of_run(result):
 
 
 def of_cell(records):
-    """Of a mean over seeds, and within a seed over its evaluations; None unless every run kept its predictions."""
+    """Return the Sampling of a mean over seeds (within a seed, over evaluations); None if a run has no predictions."""
     if records.sampling.isna().any():
         return None
     seeds = [(seed.value.mean(), mean_of(list(seed.sampling))) for _, seed in records.groupby("seed")]
@@ -20,7 +20,7 @@ def of_cell(records):
 
 
 def independent(records):
-    """Whether no two seeds share a training: the members of an ensemble are those of the next seeds."""
+    """Whether no two seeds share a training: an ensemble's members are the trainings of the next seeds."""
     return (records.seed.drop_duplicates().sort_values().diff().dropna() >= records.members.max()).all()
 
 

@@ -1,4 +1,4 @@
-"""Which rows and which (dataset, network) pairs the claims speak of."""
+"""The rows and the (dataset, network) pairs that the claims are about."""
 
 from itertools import product
 
@@ -15,6 +15,6 @@ EVERYWHERE = list(product(DATASETS, ARCHS))
 CIFAR = [place for place in EVERYWHERE if place[0] != "tinyimagenet"]
 TINY = [place for place in EVERYWHERE if place[0] == "tinyimagenet"]
 C10, C10_DENSE, TINY_DENSE = ("cifar10", "resnet18"), ("cifar10", "densenet121"), ("tinyimagenet", "densenet121")
-SHIFTED = [RRELU, Q95]  # Figure 5 does not name its q; 0.95 is the row Table 1 prints bold for this network
+SHIFTED = [RRELU, Q95]  # Figure 5 does not state q; 0.95 is this network's bold row in Table 1
 QUALITY, DIVERSE = ("accuracy", "ece"), ("mean_jsd", "mean_dis")
 SHIFTED_ECE = [f"ece@{severity}" for severity in SEVERITIES]

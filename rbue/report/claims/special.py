@@ -1,4 +1,4 @@
-"""Checks that one claim alone needs, each named after what it asks."""
+"""Checks that only one claim needs, named after their question."""
 
 from dataclasses import replace
 from itertools import product
@@ -20,10 +20,10 @@ from rbue.report.claims.checks import (
     joined,
     name,
     on_par,
+    outcome_of,
     ratio,
     steps,
     together,
-    told,
     within,
 )
 from rbue.report.claims.numbers import SEVERITIES
@@ -49,20 +49,20 @@ from rbue.report.claims.scopes import (
 )
 from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED
 
-SAME_TIME = 0.05  # what a training time varies by anyway
+SAME_TIME = 0.05  # training times vary this much anyway
 
 
 def spread_of_slopes(numbers, places):
-    """T4: across the two methods, the larger coefficient q(1-q) or p(1-p) should give the larger divergence."""
+    """T4: across the two methods, a larger coefficient q(1-q) or p(1-p) should give a larger divergence."""
     coefficient = {Q8: 0.16, Q95: 0.0475, P2: 0.16, P5: 0.25}
     for pair in product((Q8, Q95), DROPOUT):
         smaller, larger = sorted(pair, key=coefficient.get)
-        if coefficient[smaller] < coefficient[larger]:  # q = 0.8 and p = 0.2 have the same
+        if coefficient[smaller] < coefficient[larger]:  # they are equal for q = 0.8 and p = 0.2
             yield from each([larger], [smaller], "mean_jsd", part="larger coefficient, larger {}")(numbers, places)
 
 
 def best_q(numbers, places):
-    """A4: the named q wins in accuracy or ECE against the other three and loses in neither."""
+    """A4: the named q wins in accuracy or ECE against the other three, and loses in neither."""
 
     def judge(*cells):
         found = [better(metric)(*cells[4 * i : 4 * i + 4]) for i, metric in enumerate(QUALITY)]
@@ -79,7 +79,7 @@ def best_q(numbers, places):
 
 
 def better_in_both(numbers, places):
-    """A3, beside the counts: pairs that win in accuracy and in ECE."""
+    """A3, as additional evidence: pairs that win in accuracy and in ECE."""
 
     def judge(*cells):
         wins = [better(metric)(*cells[2 * i : 2 * i + 2])["outcome"] > 0 for i, metric in enumerate(QUALITY)]
@@ -102,13 +102,13 @@ def svi_deteriorates(numbers, places):
 def widens(metric):
     def judge(svi, single, next_svi, next_single):
         gap = advantage(metric, svi, single) - advantage(metric, next_svi, next_single)
-        return told(gap)
+        return outcome_of(gap)
 
     return judge
 
 
 def extra_time_grows(numbers, places):
-    """P3: DropReLU's time over Single's, from each network to the next and from CIFAR-10 to TinyImageNet."""
+    """P3: DropReLU's time relative to Single's grows from network to network and from CIFAR-10 to TinyImageNet."""
     ends = ("cifar10", "tinyimagenet")
     larger = [((d, a), (d, b)) for d in ends for a, b in steps(ARCHS)] + [((ends[0], a), (ends[1], a)) for a in ARCHS]
     for pair in larger:
@@ -117,18 +117,18 @@ def extra_time_grows(numbers, places):
 
 
 def grows(own, single, next_own, next_single):
-    return told(next_own / next_single - own / single)
+    return outcome_of(next_own / next_single - own / single)
 
 
 def parameters(numbers, places):
-    """A7: the proposed rows and MC-Dropout have Single's parameters; Deep Ensemble four times everybody's."""
+    """A7: the proposed rows and MC-Dropout have as many parameters as Single, and Deep Ensemble four times as many."""
     same = ratio([*PROPOSED, *DROPOUT], [SINGLE], "parameters", exactly(1), "{} as Single")
     four = ratio([DE], [row for row in LABELS if row != DE], "parameters", exactly(4), "Deep Ensemble {} 4×")
     return together(same, four)(numbers, places)
 
 
 def ece_spread(numbers, places):
-    """B7: largest minus smallest ECE over the ten rows, averaged over networks."""
+    """B7: the largest minus the smallest ECE over the ten rows, averaged over networks."""
 
     def spread(cells):
         ordered = sorted(cells, key=lambda cell: cell.mean)
@@ -137,21 +137,21 @@ def ece_spread(numbers, places):
     def judge(*cells):
         groups = [spread(cells[i : i + len(LABELS)]) for i in range(0, len(cells), len(LABELS))]
         gap = sum(groups[4:], groups[3]) - sum(groups[1:3], groups[0])
-        return told(gap, shown=gap.mean)
+        return outcome_of(gap, shown=gap.mean)
 
     keys = [(d, a, row, "ece") for d in ("cifar10", "tinyimagenet") for a in ARCHS for row in LABELS]
     yield ask(numbers, "mean ECE spread, TinyImageNet - CIFAR-10", keys, judge, form="{:+.3f}", words=CONDITION)
 
 
 def vgg_generalises_poorly(numbers, places):
-    """B8: Single's accuracy of VGG-13 below both other networks'."""
+    """B8: Single's accuracy is lower on VGG-13 than on both other networks."""
     for arch in ("resnet18", "densenet121"):
         keys = [("tinyimagenet", arch, SINGLE, "accuracy"), ("tinyimagenet", "vgg13", SINGLE, "accuracy")]
         yield ask(numbers, "accuracy over VGG-13's", keys, better("accuracy"), form="{:+.2f} pp")
 
 
 def pairs_are_exchangeable(numbers, places):
-    """D6: the largest of six disagreements within three standard errors of their mean."""
+    """D6: the largest of six disagreements is within three standard errors of their mean."""
 
     def judge(mean, largest):
         gap = largest - mean
@@ -165,7 +165,7 @@ def pairs_are_exchangeable(numbers, places):
 
 
 def spearman(numbers, places):
-    """D5, beside the pairs: the rank correlation of Mean-JSD and ECE over the rows."""
+    """D5, as additional evidence: the rank correlation of Mean-JSD and ECE over the rows."""
 
     def judge(*cells):
         jsd, ece = (pd.Series([cell.mean for cell in cells[i::2]]).rank() for i in (0, 1))
@@ -186,14 +186,14 @@ def position_is_main(numbers, places):
 
 
 def same_cost(numbers, places):
-    """X8: CIFAR-10 and CIFAR-100 have the same images, so the same row takes the same time."""
+    """X8: CIFAR-10 and CIFAR-100 have equally many images, so the same row takes the same time."""
     for arch, row in product(ARCHS, LABELS):
         keys = [(dataset, arch, row, "time") for dataset in ("cifar10", "cifar100")]
         yield ask(numbers, "CIFAR-10 / CIFAR-100 time within 5 %", keys, within(SAME_TIME), form=RATIO, words=CONDITION)
 
 
 def spans(numbers, places):
-    """P8: every q between the worse MC-Dropout and Deep Ensemble."""
+    """P8: every q lies between the worse MC-Dropout and Deep Ensemble."""
     wanted = [(place, q, "accuracy") for place in places for q in DROPRELU]
     at_tables = [C10] if C10 in places else places
     wanted += [(place, q, metric) for metric in DIVERSE for place in at_tables for q in (Q8, Q95)]
@@ -214,14 +214,14 @@ def under_shift(numbers, places):
 
 
 def order_under_shift(numbers, places):
-    """F3: Deep Ensemble lowest, then the proposed methods, then the rest, at every severity."""
+    """F3: the ECE of Deep Ensemble is lowest, then that of the proposed methods, then the rest, at every severity."""
     lowest = each([DE], SHIFTED, *SHIFTED_ECE, part="Deep Ensemble's ECE below the proposed")
     rest = each(SHIFTED, [SINGLE, P5, SVI], *SHIFTED_ECE, part="the proposed ECE below the rest")
     return together(lowest, rest)(numbers, places)
 
 
 def silent(check):
-    """Without the differences: accuracy and ECE share the part."""
+    """Hide the differences, since accuracy and ECE share the part."""
     return lambda numbers, places: (replace(item, shown=None) for item in check(numbers, places))
 
 
@@ -232,7 +232,7 @@ def advantage_grows(numbers, places):
     def judge(*cells):
         gaps = [(other - own) * weight for own, other, weight in zip(cells[:5], cells[5:], slope, strict=True)]
         total = sum(gaps[1:], gaps[0])
-        return told(total, beyond=total.beyond, shown=total.mean)
+        return outcome_of(total, beyond=total.beyond, shown=total.mean)
 
     for place, own, other in product(places, SHIFTED, [P5, SVI]):
         keys = [(*place, row, f"ece@{severity}") for row in (own, other) for severity in SEVERITIES]

@@ -1,4 +1,4 @@
-"""The ledger as a Markdown page, and its counts for a terminal. No timestamps: the same runs give the same bytes."""
+"""The ledger as a Markdown page, and its counts for a terminal. Without timestamps, equal runs give equal bytes."""
 
 from collections import Counter
 
@@ -46,7 +46,7 @@ def verdict_text(verdict):
 
 
 def body(verdict):
-    """Bold verdict, why, what lacks, how many seeds, paired or not."""
+    """Return the verdict in bold, its evidence, the missing cells, the number of seeds, and whether it is paired."""
     head = f"**{verdict.status}**" + {"reading": " (by reading)", "algebra": " (by algebra)"}.get(verdict.by, "")
     so_far = f", so far {verdict.so_far}" if verdict.so_far not in ("", UNDECIDED) else ""
     details = [verdict.evidence, verdict.missing and f"missing {verdict.missing}"]
@@ -62,7 +62,7 @@ def seeds(verdict):
 
 
 def count_text(statuses):
-    """'12 supported, 5 partly', in a fixed order; other words of a reading come after."""
+    """Return '12 supported, 5 partly' in a fixed order; other verdicts by reading come last."""
     counts = Counter(statuses)
     order = [*STATUSES, *sorted(set(counts) - set(STATUSES))]
     return ", ".join(f"{counts[status]} {status}" for status in order if counts[status]) or "none"
@@ -91,7 +91,7 @@ def counts(ledger):
 
 
 def short_training(ledger):
-    """A sentence for each protocol that trains for less than the paper: its verdicts are not yet on the paper."""
+    """Yield a sentence per protocol with fewer epochs than the paper: its verdicts do not judge the paper."""
     stated = canonical("cifar10", "paper", "single").epochs
     for protocol in protocols(ledger):
         run = canonical("cifar10", protocol, "single")
@@ -114,13 +114,13 @@ def table(header, rows):
 
 
 def row(entry, columns):
-    """Our verdicts of a claim about algebra or words are the paper's: no run changes them."""
+    """Return one claim's row. A claim decided by algebra or reading has no verdict of ours, since no run changes it."""
     ours = [verdict_text(entry.ours.get(protocol)) for protocol in columns]
     return [entry.id, entry.claim["claim"], entry.claim["section"], verdict_text(entry.paper), *ours]
 
 
 def notes(ledger):
-    """Where the code and the verdict by hand differ, and why."""
+    """List where the computed verdict differs from the one by hand, and why."""
     lines = [f"- {e.id}: {e.claim['note']}" for e in ledger if "note" in e.claim]
     return "\n".join(["## Where the computed verdict is not the one by hand", "", *lines])
 
@@ -134,7 +134,7 @@ def markdown(ledger):
 
 
 def summary(ledger):
-    """The counts, then one line a claim."""
+    """Return the counts, then one line per claim."""
     lines = [f"{what}: {count}".replace("`", "") for what, count in counts(ledger)]
     return "\n".join([*lines, "", *(terminal_line(entry) for entry in ledger)])
 

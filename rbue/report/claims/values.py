@@ -1,21 +1,20 @@
-"""A number and what it can tell apart.
+"""A number with its error, and the rule for when two numbers differ. No other module decides this.
 
-The one place that decides when two numbers differ:
+- Printed numbers: a difference is a win if it exceeds the rounding of both sides, half a last digit each. .03 against
+  .04 is a win, since rounding keeps order; .03 against .03 is a tie; 63 % against 63.39 % is a tie.
+- Measured numbers: a difference is a win if it exceeds 1.96 of its standard errors.
+- Paired, if both sides have stored predictions: the error comes from replicates over test images, which both sides
+  share, and over seeds if there are several; see rbue/report/bootstrap.py. With one seed per side, it is about these
+  networks, not about the methods.
+- Unpaired, if one side has none: SE² = (test images)² + (seeds)². Test images: the binomial error √(v(1-v)/images) for
+  an accuracy and a disagreement. It also bounds the error of an ECE, which is |mean of confidence - correct| if a
+  network is over- or underconfident throughout. Seeds: std/√n from n = 2 on. Both sides count as independent although
+  they share the test images, so the error is rather too large. With one seed this allows for the seed noise, which
+  one run cannot show. If n = 1, training time is assumed to vary by 2 % (the paper's varies by more: claim X8), and a
+  divergence by as much as the six pairs of one run.
+- `beyond` needs both, also for printed numbers: more than rounding, and more than 1.96 binomial standard errors.
 
-- A printed number is taken at face value: a win has to clear the rounding of both sides, half a last digit each.
-  .03 against .04 is a win, since rounding keeps order; .03 against .03 is a tie; 63 % against 63.39 % is a tie.
-- A measured number has a standard error, and a win has to exceed 1.96 standard errors of the difference.
-- Paired, where every side has stored predictions: replicates over test images, which both sides share, and over seeds
-  where there are several; see rbue/bootstrap.py. With one seed per side that is about these networks, not the methods.
-- Unpaired, where one has none: SE² = (test images)² + (seeds)². Test images: binomial, √(v(1-v)/images), of the
-  accuracy, and of a disagreement. The same bounds an ECE, which is |mean of confidence - correct| where a network is
-  over- or underconfident throughout. Seeds: std/√n from n = 2 up. Both sides are treated as independent although they
-  share the test images, so the error is rather too large: with one seed this leaves room for the seed noise that one
-  run cannot show. Where n = 1, training time is taken to vary by 2 % (the paper's own vary by more: claim X8), and a
-  divergence by as much as the six pairs of one run do.
-- `beyond` asks both at once, also of printed numbers: rounding, and 1.96 binomial standard errors.
-
-One claim asks many such questions: `holm` says which answers chance could have given among so many.
+A claim makes many such comparisons: `holm` finds those that chance does not explain.
 """
 
 from dataclasses import dataclass, field
@@ -27,14 +26,14 @@ from scipy.special import ndtr, stdtr, stdtrit  # scipy.stats takes a second to 
 from rbue.report.bootstrap import Sampling
 
 Z, LEVEL = 1.96, 0.05
-EXACT = 1e-9  # 0.04 - 0.03 is not 0.01 in binary
+EXACT = 1e-9  # 0.04 - 0.03 is not exactly 0.01 in binary
 
 
 @dataclass(frozen=True)
 class Value:
     mean: float
-    half: float = 0.0  # half a last printed digit; 0 for measured numbers
-    se: float = 0.0  # unpaired
+    half: float = 0.0  # half of the last printed digit; 0 for measured numbers
+    se: float = 0.0  # unpaired standard error
     sampling: Sampling | None = field(default=None, compare=False)
 
     def __add__(self, other):
@@ -49,7 +48,7 @@ class Value:
         return Value(self.mean * factor, self.half * abs(factor), self.se * abs(factor), paired)
 
     def __truediv__(self, other):
-        """A ratio of positive numbers; errors to first order, unpaired."""
+        """Return the ratio of positive numbers, with unpaired errors to first order."""
         ratio = self.mean / other.mean
         half = ratio * (self.half / self.mean + other.half / other.mean)
         return Value(ratio, half, ratio * hypot(self.se / self.mean, other.se / other.mean))
@@ -60,7 +59,7 @@ class Value:
 
     @property
     def judged(self):
-        """How chance is reckoned with; empty where it has no part, in printed numbers and counts."""
+        """How noise is accounted for; empty for printed numbers and counts, which have none."""
         return "paired" if self.paired else "unpaired" if self.se and not self.half else ""
 
     @cached_property
@@ -69,16 +68,16 @@ class Value:
 
     @cached_property
     def reach(self):
-        """Half a 95 % interval."""
+        """Half the width of a 95 % interval."""
         few = self.paired and self.sampling.freedom < inf
         return self.error * (-float(stdtrit(self.sampling.freedom, LEVEL / 2)) if few else Z)
 
     @cached_property
     def p(self):
-        """Two-sided, of this difference being zero; None for a printed one, where rounding decides and not chance."""
+        """Two-sided p-value of this difference; None for printed numbers, where rounding decides."""
         if self.half:
             return None
-        if isnan(self.error):  # of a test set of unknown size: tells nothing
+        if isnan(self.error):  # the size of the test set is unknown, so nothing can be told apart
             return 1.0
         if not self.error:
             return float(not self.sign)
@@ -87,12 +86,12 @@ class Value:
 
     @property
     def sign(self):
-        """+1 or -1 where this difference is told apart from zero, else 0."""
+        """+1 or -1 if this difference is distinguishable from zero, else 0."""
         return self._sign(self.half - EXACT if self.half else self.reach)
 
     @property
     def beyond(self):
-        """The same, against rounding and noise together."""
+        """The sign beyond rounding and noise together."""
         return self._sign(max(self.half + EXACT, self.reach))
 
     def _sign(self, tolerance):
@@ -100,12 +99,12 @@ class Value:
 
 
 def binomial(share, images):
-    """Standard error of a share of the test images; 0 where their number is not known."""
+    """Standard error of a share of the test images; 0 if their number is unknown."""
     return sqrt(max(share * (1 - share), 0) / images) if images else 0.0
 
 
 def holm(ps, level=LEVEL):
-    """Which of these p-values stand when the chance of any false one among them is to stay below the level (1979)."""
+    """Which p-values stay significant while the chance of any false positive is below the level (Holm 1979)."""
     order, stands = sorted(range(len(ps)), key=ps.__getitem__), [False] * len(ps)
     for rank, k in enumerate(order):
         if ps[k] > level / (len(ps) - rank):

@@ -1,11 +1,11 @@
-"""The paper's figures from finished runs: vector PDF for print, PNG for pages, and the numbers drawn as CSV.
+"""The paper's figures from finished runs: vector PDF for print, PNG for pages, and the plotted numbers as CSV.
 
     for network in networks(records(collect("results/runs"))):
         for figure, paths in draw(network, "results/paper", "results/figures").items():
             print(figure, paths)
 
-Each module goes load → frame → draw: a frame holds every number of its figure and is tested; drawing computes nothing.
-The files carry no timestamp, so the same runs give the same bytes.
+Each module has three stages, load → frame → draw. A frame holds every number of its figure and is tested; drawing
+computes nothing. The files contain no timestamp, so the same runs give the same bytes.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ from rbue.report.figures.frames import Network, left_out, networks
 
 __all__ = ["FIGURES", "Network", "draw", "draw_general", "grids", "left_out", "makes", "networks"]
 
-FIGURES = {  # what a reader calls it → f(network, paper_dir, folder), the paths written, none where no run has the data
+FIGURES = {  # title → f(network, paper_dir, folder), which returns the written paths; none if no run has the data
     "corruption box plots": corruptions.draw,
     "diversity matrices": diversity.draw,
     "space of behaviours": behaviours.draw,
@@ -41,22 +41,22 @@ GRIDS = (diversity.grids, corruptions.grids, variance.grids, beyond.grids)
 
 
 def draw(network, paper_dir, out):
-    """{figure: paths}, below <out>/<protocol>/<dataset>/<arch>; an empty list is a figure without data."""
+    """Draw all figures below <out>/<protocol>/<dataset>/<arch>. Return {figure: paths}, [] if data is missing."""
     folder = network.folder(out)
     return {name: render(network, paper_dir, folder) for name, render in FIGURES.items()}
 
 
 def draw_general(out):
-    """What needs no run."""
+    """Draw the figures that need no run."""
     return variance.draw_over_q(Path(out))
 
 
 def grids(network, paper_dir):
-    """The tables beside a network's figures, as text."""
+    """Return the tables beside a network's figures, as text."""
     return [grid for tables in GRIDS for grid in tables(network, paper_dir)]
 
 
 def makes(figure, network):
-    """The command whose results a missing figure waits for."""
+    """Return the command whose results a missing figure needs."""
     dataset = f"{network.dataset}_c" if figure == "corruption box plots" else network.dataset
     return f"python train.py -m sweep=rows dataset={dataset} arch={network.arch} protocol={network.protocol}"

@@ -1,6 +1,6 @@
-"""Section 3.2: ReLU, DropReLU and RReLU as curves, and a network in which every unit drew its own.
+"""Section 3.2: ReLU, DropReLU and RReLU as curves, and a network in which every unit has its own activation.
 
-The points come from the layers themselves, which need torch: `scripts/activations.py` computes them, this draws them.
+The points come from the layers themselves, which need torch: `scripts/activations.py` computes them.
 """
 
 from itertools import pairwise
@@ -9,12 +9,12 @@ from rbue.report.figures.style import COLOURS, canvas, save, styled, write_csv
 
 LOOKS = {"ReLU": ("#000000", "(a) ReLU"), "DropReLU": (COLOURS["dropreLU"], "(b) DropReLU, q = {q:g}")}
 LOOKS["RReLU"] = (COLOURS["rrelu"], "(c) RReLU, slope in [{l:.3g}, {u:.3g}]")
-UNITS = (3, 4, 4, 2)  # of the drawn network: inputs, two random layers, outputs
+UNITS = (3, 4, 4, 2)  # units per layer of the drawn network: inputs, two stochastic layers, outputs
 GLYPH = 0.23  # half the width of a unit
 
 
 def curve_panel(axis, points, colour, title):
-    """Every draw is a thin line, so that what is drawn often is dark."""
+    """Draw every noise draw as a thin line, so that frequent ones look dark."""
     for _, draw in points.groupby("draw"):
         axis.plot(draw.x, draw.y, color=colour, alpha=max(1 / points.draw.nunique(), 0.25), linewidth=1.5)
     axis.axhline(0, color="black", linewidth=0.6)
@@ -31,7 +31,7 @@ def curves(frame, hyperparameters):
 
 
 def slopes(frame, layer):
-    """The slope of each draw on the negative side: one a unit of the network."""
+    """Return the slope of each draw on the negative side: one per unit of the network."""
     at = frame[(frame.layer == layer) & (frame.x == frame.x.min())]
     return (at.y / at.x).tolist()
 
@@ -41,7 +41,7 @@ def places(count, column):
 
 
 def unit(axis, x, y, slope, colour):
-    """A circle with the unit's own activation in it; inputs and outputs have none."""
+    """Draw a unit as a circle with its own activation inside; inputs and outputs have none."""
     axis.scatter([x], [y], s=620, color="white", edgecolor="#555555", linewidth=0.9, zorder=2)
     if slope is not None:
         axis.plot([x - GLYPH, x, x + GLYPH], [y - slope * GLYPH, y, y + GLYPH], color=colour, linewidth=1.6, zorder=3)
@@ -72,7 +72,7 @@ def networks(frame):
 
 
 def draw(frame, hyperparameters, out):
-    """<out>/activations and <out>/activations-network, from one row per (layer, draw, x)."""
+    """Write <out>/activations and <out>/activations-network, from one row per (layer, draw, x)."""
     return [
         *save(curves(frame, hyperparameters), out / "activations"),
         *save(networks(frame), out / "activations-network"),

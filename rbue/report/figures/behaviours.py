@@ -1,4 +1,4 @@
-"""The space of behaviours (Section 4.5): accuracy against ECE, a point per setting; the bottom right corner is best."""
+"""The space of behaviours (Section 4.5): accuracy against ECE, one point per setting; the bottom right is best."""
 
 import pandas as pd
 from matplotlib import colormaps
@@ -31,7 +31,7 @@ COLUMNS = ["origin", "row", "method", "p", "q", "accuracy", "ece", "std_accuracy
 
 
 def points(runs):
-    """Mean and std over seeds, with n. p is MC-Dropout's and q MC-DropReLU's: a user's own may be called the same."""
+    """Mean and std over seeds, with n. p is MC-Dropout's and q MC-DropReLU's; a user's method may have a p or q too."""
     axes = (("p", "mc_dropout"), ("q", "dropreLU"))
     own = {name: runs.hyperparameter.where(runs.method == method) for name, method in axes}
     frame = over_seeds(runs.assign(**own), ["row", "method", *own], ["accuracy", "ece"])
@@ -48,7 +48,7 @@ def paper_points(network, paper_dir):
 
 
 def q_scale(frame):
-    """Viridis without its palest end, which vanishes on white; the paper's own q are always within."""
+    """Scale colours for q. Viridis without its palest end, which is invisible on white; the paper's q always fit."""
     q = pd.concat([frame.q.dropna(), pd.Series([0.8, 0.95])])
     return Normalize(q.min(), q.max() + 0.1 * (q.max() - q.min()))
 
@@ -58,13 +58,13 @@ def colour_of(point, scale):
 
 
 def labelled(frame):
-    """The settings of a method lie close together: the lowest is written below its point, the others above."""
+    """Decide label positions. A method's points lie close together: the lowest is labelled below, the others above."""
     rank = frame.groupby(["origin", "method"]).ece.rank(method="first")
     return frame.assign(below=rank == 1)
 
 
 def mark(axis, point, colour, setting):
-    """Filled is ours, hollow the paper's."""
+    """Draw a point: ours filled, the paper's hollow."""
     ours = point.origin == "ours"
     face, edge = (colour, "black") if ours else ("none", colour)
     size = 13 if MARKERS[point.method] == "*" else 8  # a star has little area for its width
@@ -76,14 +76,14 @@ def mark(axis, point, colour, setting):
 
 
 def own_settings(runs):
-    """{row: its hyperparameters as text} of a user's own methods."""
+    """Return {row: hyperparameters as text} of a user's own methods."""
     own = runs[~runs.method.isin(METHODS)]
     texts = [", ".join(f"{key}={value}" for key, value in each.items()) for each in own.hyperparameters]
     return dict(zip(own.row, texts, strict=True))
 
 
 def outside_text(points):
-    """A point beyond the frame is named with its values, not dropped in silence."""
+    """Name the points outside the frame with their values, so that none is dropped silently."""
     points = points.itertuples()
     return [
         f"\nbeyond the frame: {p.row}{' (paper)' if p.origin == 'paper' else ''}, {p.accuracy:.1f} %, {p.ece:.3f}"

@@ -1,7 +1,7 @@
-"""Tables the paper has not: the one-pass twin of each network, temperature scaling, images from elsewhere, more scores
-from what was predicted for each test image, and corruptions of the user's own.
+"""Tables that are not in the paper: the deterministic network, temperature scaling, OOD images, more scores from the
+stored predictions, and corruptions of the user's own.
 
-Each goes pick → mean over seeds → text. A run without the numbers, from an older version, is not in them.
+Each is built in three stages: pick numbers → mean over seeds → text. Runs of older versions may lack the numbers.
 """
 
 import pandas as pd
@@ -19,15 +19,15 @@ SEEDS = "Mean ± standard deviation over seeds (number of seeds)."
 
 @shown
 def factor(value):
-    """`98×`, `3.6×`: how many times."""
+    """Format a factor: `98×`, `3.6×`."""
     return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×"
 
 
-# --- the deterministic twin -------------------------------------------------------------------------------------------
+# --- the deterministic network ----------------------------------------------------------------------------------------
 
 
 def twin(result):
-    """The samples' scores beside those of the one pass in which every random thing is its mean."""
+    """Return the samples' scores and those of the deterministic network (one pass, all noise replaced by its mean)."""
     other, own = result.twin, result.metrics
     if not other:
         return None
@@ -87,7 +87,7 @@ SCALED_NOTES = [
 ]
 
 
-# --- images from elsewhere --------------------------------------------------------------------------------------------
+# --- OOD images -------------------------------------------------------------------------------------------------------
 
 
 def elsewhere(result):
@@ -177,7 +177,7 @@ OWN_TYPES_NOTES = [
     SEEDS,
 ]
 
-TABLES = {  # file → (title, what a result gives, columns, notes)
+TABLES = {  # file → (title, function of a result, columns, notes)
     "twins": ("One pass instead of many", twin, TWIN, TWIN_NOTES),
     "temperature": ("Before and after temperature scaling", scaled, SCALED, SCALED_NOTES),
     "scores": ("More scores", more_scores, MORE, MORE_NOTES),
@@ -187,7 +187,7 @@ TABLES = {  # file → (title, what a result gives, columns, notes)
 
 
 def numbers(network, name):
-    """Mean, std and n of each row; where several foreign datasets were used, a row for each."""
+    """Mean, std and n of each row; one row per OOD dataset if there are several."""
     if name == "own-corruptions":
         return own_corruptions(network)
     frame = picked(network, TABLES[name][1])
@@ -197,7 +197,7 @@ def numbers(network, name):
 
 
 def grid(network, name):
-    """The table, or None without data."""
+    """Return the table, or None without data."""
     title, _, columns, notes = TABLES[name]
     frame = numbers(network, name)
     if frame.empty:

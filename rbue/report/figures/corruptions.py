@@ -1,6 +1,6 @@
 """Accuracy and calibration under 19 corruptions and 5 severities: box plots, median ECE, averages (Sections 4.2, 4.3).
 
-Generated and official images are different images: each source has its own files, and no number mixes the two.
+Generated and official images differ, so each source has its own files, and no number mixes them.
 """
 
 import pandas as pd
@@ -25,7 +25,7 @@ from rbue.runs.schema import Level
 
 ALL_TYPES = 19
 SIX = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0}
-Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # of the paper's two box plots
+Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # in the paper's two box plots
 SEVERITIES = range(6)
 SCORES = ["accuracy", "ece", "nll"]
 RUN = ["row", "seed"]
@@ -37,18 +37,18 @@ FIVE = {"min": 0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1}
 
 
 def load(network):
-    """One row per (run, type, severity), accuracy in percent; severity 0 is the clean test set, of type `none`."""
+    """Return one row per (run, type, severity), accuracy in percent; severity 0, type `none`, is the clean test set."""
     tested = network.corrupted.result.map(lambda result: bool(result.corruptions and result.corruptions.types))
     runs = network.corrupted[tested.astype(bool)]
     runs = most_passes(runs.assign(source=[result.corruptions.source for result in runs.result]), [*RUN, "source"])
     parts = [levels(run.result).assign(**{key: getattr(run, key) for key in WHO}) for run in runs.itertuples()]
     frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    # corruptions=auto may repeat generated
+    # a run with corruptions=auto may repeat one with corruptions=generated
     return frame.drop_duplicates([*RUN, "source", "type", "severity"]) if len(frame) else frame
 
 
 def levels(result):
-    """The scores of one run, type by type and severity by severity."""
+    """Return the scores of one run per type and severity."""
     clean = Level(0, *(result.metrics.get(score) for score in SCORES))
     tested = [("none", clean), *((kind, level) for kind, found in result.corruptions.types.items() for level in found)]
     frame = pd.DataFrame({"type": kind, **vars(level)} for kind, level in tested)
@@ -56,14 +56,14 @@ def levels(result):
 
 
 def six(frame, dataset):
-    """The paper's six methods, each at the setting the paper drew or the nearest there is, and all of a user's own."""
+    """Select the paper's six methods, each at the paper's setting or the nearest one, and all methods of the user."""
     wanted = SIX | {"dropreLU": Q.get(dataset, 0.95)}
     rows = [row for method, hyperparameter in wanted.items() if (row := nearest(frame, method, hyperparameter))]
     return frame[frame.row.isin(rows) | ~frame.method.isin(METHODS)]
 
 
 def shared_types(frame):
-    """Only the types that every run has: quartiles over other sets of types do not compare."""
+    """Return the types that all runs have: quartiles over different sets of types cannot be compared."""
     runs = frame[frame.severity > 0].groupby(["row", "seed"]).type.unique()
     return sorted(set.intersection(*map(set, runs)))
 
@@ -78,7 +78,7 @@ def seed_means(frame):
 
 
 def five_numbers(cells):
-    """What the boxes show of each (row, severity, metric): quartiles over types, whiskers at minimum and maximum."""
+    """Compute the boxes per (row, severity, metric): quartiles over types, whiskers at minimum and maximum."""
     cells = cells.rename(columns={f"ours_{score}": score for score in SCORES})
     long = cells.melt(["row", "method", "type", "severity", "n"], SCORES, "metric")
     groups = long.groupby(["row", "method", "severity", "metric"], sort=False)
@@ -87,11 +87,11 @@ def five_numbers(cells):
 
 
 def averages(cells):
-    """Means over types and severities 1 to 5, and error against Single's.
+    """Means over types and severities 1 to 5, and the error relative to Single's.
 
-    mce is Hendrycks and Dietterich's: for each type the error summed over severities over Single's, then the mean over
-    types, in percent; error_ratio is the plain ratio of the two means. Both are empty where there is no Single,
-    and mce where Single makes no error at all on a type: no silent mean over fewer types.
+    mce is that of Hendrycks and Dietterich: per type, the error summed over severities divided by Single's, then
+    averaged over types, in percent. error_ratio is the ratio of the two mean errors. Both are empty without Single;
+    mce is also empty if Single makes no error on a type, since a mean over fewer types would mislead.
     """
     scores = {"error": 100 - cells.ours_accuracy, "ece": cells.ours_ece, "nll": cells.ours_nll}
     cells = cells.assign(**scores)[cells.severity > 0]
@@ -116,12 +116,12 @@ def caption(network, source, frame, numbers):
 
 
 def box(row):
-    """One entry of matplotlib's bxp: the numbers are ours, not recomputed."""
+    """Return one entry of matplotlib's bxp, so that matplotlib recomputes nothing."""
     return {"whislo": row.min, "q1": row.q1, "med": row.median, "q3": row.q3, "whishi": row.max, "fliers": []}
 
 
 def boxes(axis, numbers, offset, width, colour):
-    """One method's five boxes, and its clean test set as a short thick line at severity 0."""
+    """Draw one method's five boxes, and its clean test set as a short thick line at severity 0."""
     at, clean = numbers[numbers.severity > 0], numbers[numbers.severity == 0]
     drawn = axis.bxp(
         [box(row) for row in at.itertuples(index=False)],
@@ -181,7 +181,7 @@ AVERAGES = [
 
 
 def averages_grid(title, frame):
-    """With the sentence that says what mCE is here."""
+    """Return the table of averages, with a note on mCE."""
     note = (
         "Means over types and severities 1 to 5. mCE: for each type, error summed over severities over Single's, then "
         "the mean over types (Single is 100)."
@@ -191,7 +191,7 @@ def averages_grid(title, frame):
 
 
 def grids(network, paper_dir):
-    """One table per source of images."""
+    """Return one table per source of images."""
     frame, found = load(network), []
     for source, part in frame.groupby("source") if len(frame) else ():
         means = averages(seed_means(part))
@@ -200,7 +200,7 @@ def grids(network, paper_dir):
 
 
 def draw_source(network, source, frame, folder):
-    """All files of one source: boxes and curves of `six`, averages and cells of every row there is."""
+    """Write all files of one source: boxes and curves of `six`, averages and cells of all rows."""
     drawn = six(frame, network.dataset)
     numbers = five_numbers(seed_means(drawn))
     cells, stem = seed_means(frame), f"corruptions-{source}"

@@ -1,4 +1,4 @@
-"""How much four samples (or ensemble members) differ: JSD and disagreement, pair by pair (Section 4.4, Tables 4, 5)."""
+"""The diversity of four samples (or ensemble members): JSD and disagreement per pair (Section 4.4, Tables 4 and 5)."""
 
 import json
 import textwrap
@@ -17,7 +17,7 @@ from rbue.report.figures.style import canvas, head, narrow, save, styled, write_
 from rbue.report.records import over_pairs, over_seeds, pairs
 from rbue.report.rows import METHODS, in_order, labelled
 
-# The panels in the paper's order.
+# The panels are in the paper's order.
 PANELS = [
     "Deep Ensemble(4)",
     "SVI",
@@ -41,12 +41,12 @@ PAPER_NOTES = ["The paper's Tables 4 and 5 state neither dataset nor logarithm; 
 
 
 def load(network):
-    """One row per run that has matrices."""
+    """Return one row per run that has the matrices."""
     return picked(network, lambda result: {"matrices": vars(result.diversity)} if result.diversity else None)
 
 
 def paper_rows(network, paper_dir):
-    """The paper's Tables 4 and 5 under our rows' names. They name no dataset; CIFAR-10 is the natural reading."""
+    """Read Tables 4 and 5 under our row names. They state no dataset; CIFAR-10 is the most likely one."""
     entries = json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))["diversity"]
     mine = [entry for entry in entries if network.dataset == "cifar10" and network.arch == entry["arch"]]
     return pd.DataFrame([entry | {"row": labelled(entry)} for entry in mine], columns=["row", *COLUMNS])
@@ -56,7 +56,7 @@ def paper_rows(network, paper_dir):
 
 
 def intervals(frame):
-    """low_ and high_ of every column, of the lowest seed of each row: an interval is about one network."""
+    """Return low_ and high_ of every column for each row's lowest seed: an interval is about one network."""
     first = frame.sort_values("seed").drop_duplicates("row").set_index("row").matrices
     none = dict.fromkeys(COLUMNS, (np.nan, np.nan))
     found = pd.DataFrame.from_dict({row: none | (m["intervals"] or {}) for row, m in first.items()}, orient="index")
@@ -64,7 +64,7 @@ def intervals(frame):
 
 
 def table(frame, paper):
-    """Mean and max over pairs of each run, then mean and std over seeds, the paper's numbers beside ours."""
+    """Mean and max over pairs per run, then mean and std over seeds, with the paper's numbers beside ours."""
     runs = frame[["row", "seed"]].join(pd.DataFrame(map(over_pairs, frame.matrices), index=frame.index))
     ours = over_seeds(runs, ["row"], COLUMNS).set_index("row").join(intervals(frame))
     both = ours.join(paper.set_index("row").add_prefix("paper_"), how="left" if paper.empty else "outer")
@@ -73,7 +73,7 @@ def table(frame, paper):
 
 
 def matrix_frame(frame):
-    """Tidy, of every run: what the panels print, and the seeds they do not show."""
+    """Return the matrices of all runs as tidy rows, including seeds that no panel shows."""
     return pd.DataFrame(
         {"row": run.row, "seed": run.seed, "measure": m, "i": i + 1, "j": j + 1, "value": value}
         for run in frame.itertuples()
@@ -86,15 +86,15 @@ def matrix_frame(frame):
 
 
 def colour_scale(matrices):
-    """Logarithmic: methods differ by two orders of magnitude, and on a linear scale all but one would look alike."""
+    """Scale colours logarithmically: methods differ by two orders of magnitude, and a linear scale would hide most."""
     positive = np.concatenate([pairs(matrix) for matrix in matrices])
     positive = positive[positive > 0]
     low, high = (positive.min(), positive.max()) if len(positive) else (1e-4, 1e-3)
-    return LogNorm(low * 0.8, max(high, low * 1.5))  # the palest cell is not white, and one value still spans a scale
+    return LogNorm(low * 0.8, max(high, low * 1.5))  # the palest cell is not white; one value still has a scale
 
 
 def ticks(scale):
-    """1, 2, 5 in each decade; evenly spaced where the values span too little for that."""
+    """Ticks at 1, 2, 5 in each decade; evenly spaced if the values span too little for that."""
     round_values = np.outer(10.0 ** np.arange(-8, 1), (1, 2, 5)).ravel()
     found = [tick for tick in round_values if scale.vmin <= tick <= scale.vmax]
     even = MaxNLocator(4).tick_values(scale.vmin, scale.vmax)
@@ -102,12 +102,12 @@ def ticks(scale):
 
 
 def printed(value):
-    """Three decimals as in the paper, two digits where three decimals would say nothing."""
+    """Format with three decimals as in the paper, or with two digits if three decimals would be zeros."""
     return f"{value:.3f}" if value >= 0.00095 or value == 0 else f"{value:.4f}"
 
 
 def panel(axis, matrix, scale, title):
-    """Zero off the diagonal has the palest colour; the diagonal is zero by definition and stays blank."""
+    """Draw one matrix. Zeros off the diagonal have the palest colour; the diagonal, always zero, stays blank."""
     matrix, size = np.asarray(matrix), len(matrix)
     shown = np.ma.masked_where(np.eye(size, dtype=bool), np.maximum(matrix, scale.vmin))
     image = axis.imshow(shown, cmap="Blues", norm=scale)
@@ -115,7 +115,7 @@ def panel(axis, matrix, scale, title):
         dark = i != j and scale(max(value, scale.vmin)) > 0.6
         colour = "white" if dark else "#888888" if i == j else "black"
         text = axis.text(j, i, "0" if i == j else printed(value), ha="center", va="center", fontsize=7, color=colour)
-        text.set_in_layout(False)  # it lies within its cell: measuring it is most of the drawing time
+        text.set_in_layout(False)  # it fits into its cell, and measuring it would take most of the drawing time
     axis.set(xticks=range(size), yticks=range(size), title=narrow(title))
     axis.set(xticklabels=range(1, size + 1), yticklabels=range(1, size + 1))
     axis.grid(visible=False)
@@ -125,7 +125,7 @@ def panel(axis, matrix, scale, title):
 
 
 def shown_runs(frame):
-    """Of each of the paper's panels, and of methods it has not, the lowest seed: a mean would be of no network."""
+    """Select the lowest seed for each of the paper's panels and other methods: a mean matrix belongs to no network."""
     first = frame.sort_values("seed").drop_duplicates("row").set_index("row")
     own = frame.row[~frame.method.isin(METHODS)].unique()
     return first.loc[[row for row in (*PANELS, *own) if row in first.index]]
@@ -150,7 +150,7 @@ def matrices(frame, measure, title):
 
 
 def ours_text(row, column):
-    """`0.0205 ± 0.0003`, of one seed `0.0205 [0.0198, 0.0212]`; one more decimal than the paper's."""
+    """Format as `0.0205 ± 0.0003`, or for one seed `0.0205 [0.0198, 0.0212]`: one decimal more than the paper."""
     low, high = (row.get(f"{end}_{column}") for end in ENDS)
     interval = "" if pd.isna(low) or row["n"] > 1 else f" [{low:.4f}, {high:.4f}]"
     spread = f" ± {row[f'std_{column}']:.4f}" if row["n"] > 1 else interval
@@ -158,7 +158,7 @@ def ours_text(row, column):
 
 
 def columns(with_paper):
-    """Ours and the paper's in neighbouring columns."""
+    """Return columns with ours and the paper's side by side."""
     found, mine = [METHOD], {"name": "ours", "side": "ours"} if with_paper else {"name": ""}
     for key, name in COLUMNS.items():
         if with_paper:
@@ -169,7 +169,7 @@ def columns(with_paper):
 
 
 def grid(network, paper_dir):
-    """Tables 4 and 5, or None without data."""
+    """Return Tables 4 and 5, or None without data."""
     frame, paper = load(network), paper_rows(network, paper_dir)
     if frame.empty:
         return None

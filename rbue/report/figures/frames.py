@@ -1,4 +1,4 @@
-"""Records in, networks out: the runs of one trained dataset, architecture and protocol, each under its row's name."""
+"""From records to networks: the runs of one training dataset, architecture and protocol, each under its row's name."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from rbue.report.text import arch_name, dataset_name
 
 @dataclass(frozen=True)
 class Network:
-    """What was measured of one network: `clean` runs, and `corrupted` ones (dataset=cifar10_c) of the same weights."""
+    """The runs of one network: `clean` ones, and `corrupted` ones (dataset=cifar10_c) with the same weights."""
 
     protocol: str
     dataset: str
@@ -35,31 +35,31 @@ class Network:
 
 
 def networks(records):
-    """A Network for each (protocol, dataset, arch) that has a run some figure can show."""
+    """Return a Network per (protocol, dataset, arch) with a run that a figure can show."""
     shown = records[records.row.notna() & everywhere(records)]
     groups = sorted(shown.groupby(NETWORK), key=lambda group: (by_protocol(group[0][0]), group[0]))
     return [Network(*key, runs.reset_index(drop=True)) for key, runs in groups]
 
 
 def left_out(records):
-    """`name (epochs=2)` of each run that is in no figure or table, since a setting differs from what its row is."""
+    """Return `name (epochs=2)` of each run that no figure or table shows, since a setting differs from its row's."""
     lost = records[records.row.isna() | ~(records.listed | everywhere(records))]
     return [f"{name} ({differs})" for name, differs in zip(lost.name, lost.differs, strict=True)]
 
 
 def picked(network, pick):
-    """One row per clean run that has what `pick(result)` wants, its numbers beside row, method and seed."""
+    """Return one row per clean run for which `pick(result)` returns numbers, with row, method and seed."""
     found = [(run, numbers) for run in network.clean.itertuples() if (numbers := pick(run.result))]
     return pd.DataFrame([{"row": run.row, "method": run.method, "seed": run.seed} | numbers for run, numbers in found])
 
 
 def methods_of(runs):
-    """(row, method) pairs in the paper's order."""
+    """Return (row, method) pairs in the paper's order."""
     return list(runs[["row", "method"]].drop_duplicates().itertuples(index=False, name=None))
 
 
 def nearest(runs, method, hyperparameter):
-    """The row of a method whose setting is nearest to the wanted one, or None."""
+    """Return the method's row with the nearest setting, or None."""
     rows = runs[runs.method == method]
     if rows.empty:
         return None
@@ -67,6 +67,6 @@ def nearest(runs, method, hyperparameter):
 
 
 def count_text(counts, noun="seed"):
-    """`1 seed`, or `1 to 3 seeds` where rows have different numbers: a figure never hides them."""
+    """Format as `1 seed`, or `1 to 3 seeds` if rows differ, so that a figure never hides it."""
     low, high = min(counts), max(counts)
     return f"{low} {noun}{'s' if low > 1 else ''}" if low == high else f"{low} to {high} {noun}s"

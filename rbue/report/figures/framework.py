@@ -1,4 +1,4 @@
-"""How uncertainty is read off (Section 3.3): a real test image, its sample predictions, their mean and its entropy."""
+"""How uncertainty is estimated (Section 3.3): a real test image, its sampled predictions, their mean, its entropy."""
 
 import base64
 from io import BytesIO
@@ -12,11 +12,11 @@ from matplotlib.patches import ConnectionPatch
 from rbue.report.figures.frames import picked
 from rbue.report.figures.style import COLOURS, canvas, head, save, styled, write_csv
 
-PASSES, CLASSES = 4, 10  # drawn
+PASSES, CLASSES = 4, 10  # shown in the figure
 ROW = "MC-DropReLU(0.8)"  # its samples differ the most
 NAMES = [f"pass {k + 1}" for k in range(PASSES)]
 MOSAIC = [["image", ".", name, ".", "mean", ".", "entropy"] for name in NAMES]
-WIDTHS = (1.5, 0.25, 1.6, 0.25, 1.9, 0.15, 0.55)  # arrows stand between
+WIDTHS = (1.5, 0.25, 1.6, 0.25, 1.9, 0.15, 0.55)  # the narrow columns hold arrows
 
 
 # --- load, frame ------------------------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ def example_of(result):
 
 
 def load(network):
-    """The example of the row that is drawn, else of another DropReLU or whichever has several passes; None without."""
+    """Return the run whose example is drawn: ROW, else another DropReLU, else any run with several passes; or None."""
     frame = picked(network, example_of)
     if frame.empty:
         return None
@@ -36,12 +36,12 @@ def load(network):
 
 
 def likeliest(example):
-    """The classes that are drawn, in the dataset's order."""
+    """Return the classes that are drawn, in the dataset's order."""
     return sorted(np.argsort(example.mean)[::-1][:CLASSES].tolist())
 
 
 def numbers(run):
-    """What the bars show: one row per (pass, class)."""
+    """Return the bars' numbers: one row per (pass, class)."""
     passes = [*enumerate(run.example.samples, 1), ("mean", run.example.mean)]
     return pd.DataFrame(
         {"row": run.row, "image": run.example.index, "pass": k, "class": name, "probability": probability}
@@ -54,7 +54,7 @@ def numbers(run):
 
 
 def arrow(figure, left, right):
-    """From the middle of one panel's right edge to the middle of another's left."""
+    """Draw an arrow from the middle of one panel's right edge to the middle of another's left edge."""
     ends = {"xyA": (1.02, 0.5), "coordsA": left.transAxes, "xyB": (-0.02, 0.5), "coordsB": right.transAxes}
     patch = ConnectionPatch(**ends, arrowstyle="-|>", color="#777777", linewidth=0.9, mutation_scale=9)
     patch.set_in_layout(False)
@@ -62,7 +62,7 @@ def arrow(figure, left, right):
 
 
 def bars(axis, probabilities, example, colour):
-    """All on one scale, up to the likeliest class of any pass."""
+    """Draw all bars on one scale, up to the highest probability of any pass."""
     shown, most = likeliest(example), max(map(max, [*example.samples, example.mean]))
     axis.bar(range(len(shown)), [probabilities[k] for k in shown], color=colour, width=0.75)
     axis.set(ylim=(0, 1.05 * most), xticks=[], yticks=[], xlim=(-0.6, len(shown) - 0.4))
@@ -85,7 +85,7 @@ def show_mean(axis, example, colour):
 
 
 def show_entropy(axis, example):
-    """A gauge from certain to knowing nothing."""
+    """Draw a gauge from zero to the maximal entropy."""
     most = log(len(example.classes))
     axis.bar([0], [example.entropy], color="#777777", width=0.5)
     axis.set(ylim=(0, most), xlim=(-0.6, 0.6), xticks=[], title=f"Entropy:\n{example.entropy:.2f} nats")

@@ -1,4 +1,4 @@
-"""What variational inference learned: the weights' standard deviations layer by layer, and its course over training."""
+"""What variational inference learned: the weights' standard deviations per layer, and KL and accuracy over training."""
 
 from itertools import chain
 
@@ -13,7 +13,7 @@ QUANTILES = ("q05", "q25", "q50", "q75", "q95")
 
 
 def load(network):
-    """Runs with a posterior: row, method, seed, the layers' quantiles and the curve of the training."""
+    """Return runs with a posterior: row, method, seed, the layers' quantiles and the training curve."""
     return picked(network, chosen)
 
 
@@ -24,7 +24,7 @@ def chosen(result):
 
 
 def layers(frame):
-    """Mean over seeds of each weight's quantiles; biases are too few to show a distribution."""
+    """Mean over seeds of each weight tensor's quantiles; biases have too few elements for a distribution."""
     rows = [
         {"row": run.row, "seed": run.seed, "layer": k, "name": layer.name, "start": first_of(layer.start, run.start)}
         | dict(zip(QUANTILES, layer.sigma, strict=True))
@@ -74,7 +74,7 @@ def figure(spread, course, colours, title):
     for (left, right), row in zip(axes, rows, strict=True):
         sigma_panel(left, spread[spread.row == row], colours[row], row)
         other = curve_panel(right, course[course.row == row], colours[row])
-    axes[0][1].set_ylim(0)  # shared by the column, whose largest is known now
+    axes[0][1].set_ylim(0)  # all panels of the column share it, so it is set after the last
     axes[-1][0].set_xlabel("Layer")
     axes[-1][1].set_xlabel("Epoch")
     head(drawn, title)

@@ -1,4 +1,4 @@
-"""Is it as often right as it says? Reliability diagrams, and accuracy once the most uncertain images are rejected.
+"""Calibration per confidence bin (reliability diagrams), and accuracy after the most uncertain images are rejected.
 
 Neither is in the paper, which gives ECE as one number and entropy as a picture.
 """
@@ -26,7 +26,7 @@ from rbue.report.records import over_seeds
 
 
 def load(network, key):
-    """One row per (run, entry of the result's columns under `key`)."""
+    """Return one row per run and entry of the result's columns under `key`."""
     parts = [
         pd.DataFrame(vars(columns), dtype=float).assign(row=run.row, method=run.method, seed=run.seed)
         for run in network.clean.itertuples()
@@ -36,8 +36,8 @@ def load(network, key):
 
 
 def bins(frame):
-    """Seeds pooled bin by bin, each weighing as many images as it has there; empty bins are left out. ECE is the seeds'
-    mean, as in the tables: that of pooled bins is lower, since the seeds' gaps cancel."""
+    """Pool the seeds bin by bin, weighted by their images; empty bins are left out. ECE is the mean over seeds, as in
+    the tables: the ECE of pooled bins is lower, since the seeds' gaps cancel."""
     frame, numbers = frame[frame["count"] > 0], ["count", "confidence", "accuracy"]
     errors = frame.groupby(["row", "seed"])[numbers].apply(calibration_error).rename("ece").reset_index()
     ece = over_seeds(errors, ["row"], ["ece"]).set_index("row").ours_ece
@@ -54,7 +54,7 @@ def calibration_error(curve):
 
 
 def rejection(frame):
-    """Mean and std over seeds of the kept images' accuracy, in percent."""
+    """Mean and std over seeds of the accuracy on kept images, in percent."""
     frame = frame.assign(rejected=100 * frame.rejected, accuracy=100 * frame.accuracy)
     return over_seeds(frame, ["row", "method", "rejected"], ["accuracy"])
 
@@ -63,10 +63,10 @@ def rejection(frame):
 
 
 def diagram(axis, curve, row):
-    """A line from every bin to the diagonal is its gap; the dot's area is the share of images in it."""
+    """Draw one diagram. A line from each bin to the diagonal is its gap; a dot's area is the bin's share of images."""
     colour, share = COLOURS[curve.method.iloc[0]], curve["count"] / curve["count"].sum()
     axis.plot([0, 1], [0, 1], color="#777777", linewidth=0.8)
-    faint = [(colour, min(1, 0.15 + 20 * s)) for s in share]  # a bin of few images says little
+    faint = [(colour, min(1, 0.15 + 20 * s)) for s in share]  # a bin with few images is uncertain
     axis.vlines(curve.confidence, curve.confidence, curve.accuracy, color=faint, linewidth=1.1)
     look = {"color": colour, "edgecolor": "white", "linewidth": 0.4, "clip_on": False}
     axis.scatter(curve.confidence, curve.accuracy, s=5 + 90 * share, **look)

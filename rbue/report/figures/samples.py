@@ -1,7 +1,8 @@
-"""What a sample buys: accuracy, ECE and NLL against test cost, in passes and in milliseconds, Deep Ensemble beside.
+"""The value of more samples: accuracy, ECE and NLL against passes and milliseconds, with Deep Ensemble for comparison.
 
-The paper fixes 100 samples and never shows fewer. One sample is one pass through the network, as is one member.
-Milliseconds are measured for all passes and, without noise, for one; those between share the difference equally.
+The paper uses 100 samples and never shows fewer. One sample is one pass through the network, and so is one member.
+Milliseconds are measured for all passes together and for one pass without noise; passes in between share the
+difference equally.
 """
 
 import textwrap
@@ -30,7 +31,7 @@ COSTS = {"samples": "Passes: samples or members", "ours_ms": "Milliseconds an im
 
 
 def load(network):
-    """One row per (run, number of samples), accuracy in percent; a run of one pass is its own first sample."""
+    """Return one row per (run, number of samples), accuracy in percent; a run with one pass counts as one sample."""
     parts = []
     for run in network.clean.itertuples():
         columns = run.result.by_samples
@@ -45,9 +46,9 @@ def load(network):
 
 
 def milliseconds(result, samples):
-    """What an image takes in so many passes; NaN where an older result has no time.
+    """Return the milliseconds per image for this many passes; NaN if an older result has no time.
 
-    What comes before the noise is computed once, so the first pass costs more than the others: as much as the twin's.
+    Layers before the first noise are computed once, so the first pass costs more: as much as the deterministic network.
     """
     total, passes = (value or float("nan") for value in (result.test_ms_per_image, result.passes))
     twin = (result.twin or {}).get("ms_per_image") or 0
@@ -63,14 +64,14 @@ def curves(frame):
 
 
 def split(numbers, metric):
-    """The curves that end within one frame, and the others."""
+    """Split the curves into those that end within one frame and the others."""
     ends = numbers.groupby("row", sort=False)[f"ours_{metric}"].last()
     inside = numbers.row.map(framed(ends, metric))
     return numbers[inside], numbers[~inside]
 
 
 def outside_text(numbers, metric):
-    """A curve that is not drawn is named with its first and last value: `beyond: SVI, 44.3 → 78.9`."""
+    """Name the curves that are not drawn with their first and last values: `beyond: SVI, 44.3 → 78.9`."""
     digits = 1 if metric == "accuracy" else 3
     ends = numbers.groupby("row", sort=False)[f"ours_{metric}"].agg(["first", "last"])
     named = [f"beyond: {row}, {first:.{digits}f} → {last:.{digits}f}" for row, first, last in ends.itertuples()]
@@ -78,7 +79,7 @@ def outside_text(numbers, metric):
 
 
 def plot(axis, numbers, cost, metric, looks):
-    """Curves, with a band of one standard deviation where there are several seeds."""
+    """Plot curves, with a band of one standard deviation if there are several seeds."""
     ours, std = f"ours_{metric}", f"std_{metric}"
     for row, curve in numbers.groupby("row", sort=False):
         axis.plot(curve[cost], curve[ours], **looks[row])
@@ -89,7 +90,7 @@ def plot(axis, numbers, cost, metric, looks):
 
 
 def panel(axis, numbers, cost, metric, looks):
-    """Returns the curves that end too far away to be drawn."""
+    """Draw one panel. Return the curves that end too far away to be drawn."""
     inside, beyond = split(numbers, metric)
     plot(axis, inside, cost, metric, looks)
     axis.set(xscale="log", ylim=limits(inside[f"ours_{metric}"]))
@@ -108,7 +109,7 @@ def panels_row(axes, numbers, cost, looks):
 
 @styled
 def panels(numbers, title):
-    """One line of panels per cost; without times there is one."""
+    """Draw one line of panels per cost; without measured times there is one line."""
     costs = [cost for cost in COSTS if numbers[cost].notna().all()]
     figure, axes = canvas(7, 2.6 * len(costs) + 1, nrows=len(costs), ncols=3, squeeze=False)
     looks = lines_of(methods_of(numbers))

@@ -1,4 +1,4 @@
-"""How every figure looks: one colour a method, type that survives print, files that two runs write alike."""
+"""The style of every figure: one colour per method, fonts that survive print, reproducible files."""
 
 import textwrap
 from pathlib import Path
@@ -15,7 +15,7 @@ OWN = sorted({path.stem for path in (CONF / "method").glob("*.yaml")} - set(METH
 
 
 class Looks(dict):
-    """One for each of the paper's methods; a user's own have what is left, in the order of their names."""
+    """A value for each of the paper's methods. A user's own methods get the remaining values, by name."""
 
     def __init__(self, left, **known):
         super().__init__(known)
@@ -25,7 +25,7 @@ class Looks(dict):
         return self.left[(OWN.index(method) if method in OWN else 0) % len(self.left)]
 
 
-# Okabe and Ito's palette: told apart by colour-blind readers. A method has this colour and this marker in every figure.
+# The palette of Okabe and Ito, which colour-blind readers can distinguish. A method has the same look in every figure.
 COLOURS = Looks(
     ["#56B4E9", "#7F7F7F", "#8C6D31"],
     single="#000000",
@@ -38,7 +38,7 @@ COLOURS = Looks(
 # Section 4.5 draws MC-DropReLU as stars, MC-Dropout as squares and Deep Ensemble as circles.
 MARKERS = Looks("Pvhd", single="X", mc_dropout="s", deep_ensemble="o", svi="D", rrelu="^", dropreLU="*")
 METRICS = {"accuracy": "Accuracy (%)", "ece": "ECE", "nll": "NLL (nats)"}
-NEAR = {"accuracy": 5, "ece": 0.03, "nll": 0.3}  # this far apart two values always share a frame
+NEAR = {"accuracy": 5, "ece": 0.03, "nll": 0.3}  # two values this close always share a frame
 
 STYLE = {
     "font.size": 9,
@@ -49,7 +49,7 @@ STYLE = {
     "legend.fontsize": 8,
     "figure.titlesize": 10,
     "legend.frameon": False,
-    "legend.handlelength": 2.8,  # long enough to tell dashes apart
+    "legend.handlelength": 2.8,  # long enough to show dashes
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -63,7 +63,7 @@ TIMELESS = {"pdf": {"CreationDate": None, "Creator": None, "Producer": None}, "p
 
 
 def styled(draw):
-    """Runs a drawing function under STYLE and leaves the caller's settings alone."""
+    """Run a drawing function under STYLE, and leave the caller's settings alone."""
 
     def wrapped(*args, **kwargs):
         with rc_context(STYLE):
@@ -73,7 +73,7 @@ def styled(draw):
 
 
 def canvas(width, height, mosaic=None, **grid):
-    """A figure outside pyplot's global state, and its axes. 7 inches is a page's text width."""
+    """Return a figure outside pyplot's global state, and its axes. 7 inches is the text width of a page."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplot_mosaic(mosaic, **grid) if mosaic else figure.subplots(**grid)
@@ -84,20 +84,20 @@ def head(figure, title):
 
 
 def fitted(text, figure):
-    """In as many lines as the figure's width asks for."""
+    """Break the text into lines that fit the figure's width."""
     return "\n".join(textwrap.fill(line, int(LETTERS * figure.get_figwidth())) for line in text.splitlines())
 
 
 def narrow(row):
-    """A row's name over a panel: the longest of the paper's stays in one line."""
+    """Wrap a row's name for a panel's title: the paper's longest name fits into one line."""
     return textwrap.fill(row, 19)
 
 
-LETTERS = 14  # to an inch, at the title's size
+LETTERS = 14  # per inch, at the title's size
 
 
 def panel_grid(count, most, width, height, margin, **more):
-    """So many panels of this size in lines of at most `most`; what is left of the last line stays empty."""
+    """Return a grid of `count` panels, at most `most` per line; the rest of the last line stays empty."""
     lines = -(-count // most)
     columns = -(-count // lines)
     size = width * columns, height * lines + margin
@@ -108,14 +108,14 @@ def panel_grid(count, most, width, height, margin, **more):
 
 
 def save(figure, path, photographs=False):
-    """Vector PDF and PNG beside each other, without a timestamp or version: the same figure is the same bytes."""
+    """Write PDF and PNG without timestamp or version, so that the same figure gives the same bytes."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     paths = [path.parent / f"{path.name}.{suffix}" for suffix in ("pdf", "png")]
-    with rc_context(STYLE):  # fonts are embedded at this moment
-        for _ in range(2):  # the first layout resizes the axes and so their ticks, which the second measures
+    with rc_context(STYLE):  # fonts are embedded here
+        for _ in range(2):  # the first layout resizes the axes and thus their ticks; the second measures those
             figure.draw_without_rendering()
-        figure.set_layout_engine(None)  # both files are laid out alike, in half the time
+        figure.set_layout_engine(None)  # both files share one layout, which halves the time
         for file in paths:
             figure.savefig(file, dpi=200, metadata=TIMELESS[file.suffix[1:]])
     make_smaller(paths[1], photographs)
@@ -131,7 +131,7 @@ def make_smaller(png, photographs):
 
 
 def write_csv(frame, path):
-    """Ten digits, so that two machines' last bits do not show."""
+    """Write a CSV with ten digits, so that two machines write the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     frame.to_csv(path, index=False, float_format="%.10g", lineterminator="\n")
     return path
@@ -144,7 +144,7 @@ def write_text(text, path):
 
 
 def legend_below(figure, handles, labels, columns):
-    """Outside the axes, where it hides nothing; in fewer columns where the figure is too narrow for these."""
+    """Place the legend outside the axes; use fewer columns if the figure is too narrow."""
     handles, labels = list(handles), list(labels)
     for fewer in range(columns, 0, -1):
         legend = figure.legend(handles, labels, loc="outside lower center", ncols=fewer)
@@ -154,7 +154,7 @@ def legend_below(figure, handles, labels, columns):
 
 
 def framed(values, metric):
-    """Which values share the frame: beyond Tukey's far-out fence one would press all others into a corner."""
+    """Whether values share the frame. Beyond Tukey's outer fence, one value would squeeze all others into a corner."""
     low, high = values.quantile(0.25), values.quantile(0.75)
     reach = max(3 * (high - low), NEAR[metric])
     return values.between(low - reach, high + reach)
@@ -166,12 +166,12 @@ def limits(values):
 
 
 def line_style(position, count):
-    """Rows of one method share its colour: the last is solid and filled, those before it are dashed and hollow."""
+    """Rows of one method share its colour: the last is solid and filled, the others are dashed and hollow."""
     return ["-", "--", "-.", ":"][(count - 1 - position) % 4]
 
 
 def lines_of(rows):
-    """{row: keywords for plot} for (row, method) pairs in order."""
+    """Return {row: keywords for plot} for (row, method) pairs in order."""
     of_method = {method: [row for row, m in rows if m == method] for _, method in rows}
     return {
         row: {

@@ -1,7 +1,7 @@
-"""Section 3.4, the variance of a DropReLU layer: exact, as the paper has it, and drawn; over q, and layer by layer.
+"""Section 3.4, the variance of a DropReLU layer: exact, by the paper's formula, and simulated; over q and per layer.
 
-The output is Σ (1−Q)·x + Q·ReLU(x). The paper adds the variances of the two terms; they share one Q, so twice their
-covariance belongs to the sum, and it takes the positive inputs out again: Var = q(1−q)·Σ_{x<0} x².
+The output is Σ (1−Q)·x + Q·ReLU(x). The paper adds the variances of the two terms. They share Q, so twice their
+covariance must be added too, which cancels the positive inputs: Var = q(1−q)·Σ_{x<0} x².
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ DRAWN = {"color": COLOURS["dropreLU"], "linestyle": "none", "marker": "o", "mark
 
 
 def over_q():
-    """One row per q: the same inputs, standard normal, through DropReLU and through dropout at p = 1 − q."""
+    """Return one row per q: the same standard normal inputs through DropReLU and through dropout at p = 1 − q."""
     x, rows = simulation.inputs(), []
     for q in Q:
         drawn = simulation.simulate(x, q, simulation.dropreLU)
@@ -52,7 +52,7 @@ def over_q():
 
 
 def terms(q):
-    """The parts of the variance at one q: what the paper adds, what it forgets, what is left."""
+    """Return the terms of the variance at one q: those that the paper adds, the one it omits, and the sum."""
     x = simulation.inputs()
     positive, every = (q * (1 - q) * np.square(v).sum() for v in (np.maximum(x, 0), x))
     return {"Var of\n(1−Q)·x": every, "Var of\nQ·ReLU(x)": positive, "2·Cov,\nforgotten": -2 * positive}
@@ -67,7 +67,7 @@ def curve_panel(axis, frame):
 
 
 def sum_panel(axis, q):
-    """A waterfall: two bars up as in the paper, one down, and where that ends."""
+    """Draw a waterfall: the paper's two terms up, the covariance down, and the result."""
     parts = terms(q)
     ends = np.cumsum([0, *parts.values()])
     colours, hatches = ["#BBBBBB", "#BBBBBB", "white"], ["", "", "///"]
@@ -103,7 +103,7 @@ def over_q_grid(frame):
 
 
 def compared(text, drawn, dropout, of=""):
-    """Columns of the four variances, whose keys start with `of`, and of two ratios."""
+    """Return columns of the four variances, whose keys start with `of`, and of two ratios."""
     closed, paper, other = (f"{of}{name}" for name in ("closed", "paper", "dropout"))
     return [
         number(closed, "Exact", "", text),
@@ -116,7 +116,7 @@ def compared(text, drawn, dropout, of=""):
 
 
 def ratio(header, above, below):
-    """`2.89×`; a layer whose inputs are never negative has none."""
+    """Make a column of a ratio, `2.89×`; empty for a layer whose inputs are never negative."""
 
     def value(cell):
         return cell[above] / cell[below] if cell[below] else None
@@ -125,7 +125,7 @@ def ratio(header, above, below):
 
 
 def draw_over_q(out):
-    """Needs no run: <out>/variance."""
+    """Write <out>/variance, which needs no run."""
     frame = over_q()
     return [
         *save(over_q_figure(frame), out / "variance"),
@@ -138,7 +138,7 @@ def draw_over_q(out):
 
 
 def load(network):
-    """One row per (run, layer) of every trained DropReLU network."""
+    """Return one row per (run, layer) of every trained DropReLU network."""
     frame = picked(network, lambda result: {"layers": result.variance} if result.variance else None)
     parts = [pd.DataFrame(map(vars, run.layers)).assign(row=run.row, seed=run.seed) for run in frame.itertuples()]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -149,7 +149,7 @@ def layers(frame):
     return over_seeds(frame, ["row", "site", "name", "elements"], ["closed", "paper", "monte_carlo", "dropout"])
 
 
-BEHIND = {"dropout": ("dropout behind the rectifier, p = 1 − q", LINES["dropout"][1])}  # where networks have it
+BEHIND = {"dropout": ("dropout behind the rectifier, p = 1 − q", LINES["dropout"][1])}  # its place in networks
 
 
 def layer_panel(axis, numbers, row):
@@ -180,12 +180,12 @@ def layers_figure(numbers, title):
 
 @shown
 def size(value):
-    """Three digits or more: layers differ by orders of magnitude."""
+    """Format with at least three digits: layers differ by orders of magnitude."""
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def layers_grid(network, numbers):
-    """Every layer of the paper's own comparison, q = 0.8 and p = 0.2, or of the lowest q there is."""
+    """Return a row per layer for the paper's own comparison, q = 0.8 and p = 0.2, or else for the lowest q."""
     row = "MC-DropReLU(0.8)" if "MC-DropReLU(0.8)" in set(numbers.row) else numbers.row.iloc[0]
     drawn = number("ours_monte_carlo", "Drawn", "", size)
     columns = [

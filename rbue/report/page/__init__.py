@@ -1,9 +1,9 @@
-"""The page: every table, figure and claim in one HTML file that needs no network, no server and no script to be read.
+"""The page: every table, figure and claim in one HTML file that can be read without a network, a server or a script.
 
     html = build(collect("results/runs"), "results/paper", "results/figures", "results/benchmarks")
 
-Figures are the files that `make figures` drew, so the page has the same bytes wherever it is built. page.html is its
-frame, page.css its looks, page.js its sorting; html makes elements, sections the content, pictures the captions.
+The page embeds the files that `make figures` drew, so it has the same bytes on every machine. page.html is its frame,
+page.css its style, page.js its sorting. html.py makes elements, sections.py the content, pictures.py the captions.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Text in, HTML out: elements, our little Markdown, tables with sortable values, pictures inside the page."""
+"""From text to HTML: elements, our subset of Markdown, tables with sortable values, embedded pictures."""
 
 import base64
 import re
@@ -10,14 +10,14 @@ from rbue.report.columns import MISSING
 
 
 def element(tag, *children, **attributes):
-    """Children are HTML already; class_ and for_ are class and for; None leaves an attribute out."""
+    """Return an element. Children are HTML already; class_ and for_ mean class and for; None omits an attribute."""
     given = [(name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items() if value is not None]
     opening = " ".join([tag, *(f'{name}="{escape(str(value))}"' for name, value in given)])
     return f"<{opening}>{''.join(children)}</{tag}>"
 
 
 def inline(text):
-    """Our little Markdown, **bold**, *stress* and `code`, escaped."""
+    """Convert our subset of Markdown (**bold**, *emphasis* and `code`) to HTML, escaped."""
     text = re.sub(r"`(.+?)`", r"<code>\1</code>", escape(str(text), quote=False))
     text = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", text)
     return re.sub(r"(?<![\w*])\*([^*\s][^*]*?)\*(?!\w)", r"<em>\1</em>", text)
@@ -51,12 +51,12 @@ def body_cell(column, cell):
 
 
 def row_cell(text, place):
-    """Sorted by the paper's order, which is where it stands."""
+    """Return a row's name cell. It sorts by its position, which is the paper's order."""
     return element("th", inline(text), scope="row", data_value=place)
 
 
 def table(columns, cells, caption, wide=False):
-    """A table in a frame that scrolls by itself: the page never does sideways. A wide one breaks its lines instead."""
+    """Return a table that scrolls in a frame, so the page never scrolls sideways. A wide table wraps its lines."""
     named, *rest = columns
     lines = [
         row_cell(named.shown(cell), place) + "".join(body_cell(column, cell) for column in rest)
@@ -74,16 +74,16 @@ def plain(text):
 
 
 def grid(found):
-    """A Grid with the sentences beneath it."""
+    """Return a Grid with the notes below it."""
     notes = element("p", inline(" ".join(found.notes)), class_="note")
     return element("div", table(found.columns, found.cells, found.title), notes)
 
 
-# --- the rest ---------------------------------------------------------------------------------------------------------
+# --- pictures and details ---------------------------------------------------------------------------------------------
 
 
 def picture(path, caption, alt):
-    """The file itself, inside the page; its size keeps the text in place while it loads."""
+    """Embed the image file. Its stated size keeps the text in place while the page loads."""
     content = Path(path).read_bytes()
     width, height = struct.unpack(">II", content[16:24])
     source = f"data:image/png;base64,{base64.b64encode(content).decode()}"

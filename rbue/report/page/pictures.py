@@ -1,6 +1,6 @@
-"""What each figure's file shows: the caption beneath it, and the words for whoever cannot see it."""
+"""The caption of each figure's file, and the alternative text for readers who cannot see it."""
 
-GENERAL = {  # the file's name, after a dataset's or alone → (caption, what is to be seen)
+GENERAL = {  # file name, with or without a dataset's prefix → (caption, alternative text)
     "activations": (
         "**Three activations** (Section 3.2), drawn from the layers themselves: eight draws of each.",
         "ReLU is zero left of the origin; DropReLU is either that or the identity; RReLU has slopes between one eighth "

@@ -1,4 +1,4 @@
-"""What the page says, section by section: each takes the whole suite and gives HTML, or nothing where it has none."""
+"""The page's content by section. Each function takes the whole suite and returns HTML, or "" if it has no content."""
 
 import json
 from collections import Counter
@@ -20,7 +20,7 @@ from rbue.report.text import announced, arch_name, by_arch, columns_of, coverage
 
 @dataclass(frozen=True)
 class Suite:
-    """Everything the page is built from, computed once."""
+    """Everything that the page is built from, computed once."""
 
     runs: pd.DataFrame  # one row per run
     paper_dir: Path
@@ -39,7 +39,7 @@ class Suite:
 
     @property
     def measured(self):
-        """The paper's cells that are measured under any protocol."""
+        """The number of the paper's cells that are measured under any protocol."""
         frames = [cells.of_paper(t.cells[t.cells.n > 0]) for t in self.tables if t.in_paper]
         return len(pd.concat(frames)[["dataset", "arch", "row"]].drop_duplicates()) if frames else 0
 
@@ -70,7 +70,7 @@ def coverage_cell(place, found):
 
 
 def coverage_columns():
-    """The paper's rows as columns, their hyperparameter beneath the method's name."""
+    """Return the paper's rows as columns, with their hyperparameter below the method's name."""
     hyperparameters = {label: own.get(HYPERPARAMETER.get(own["method"]), "") for label, own in ROWS}
     rows = [words(label, NAMES[own["method"]], str(hyperparameters[label])) for label, own in ROWS]
     return [words("row", "Network"), number("done", "Rows", "", f"{{}} of {len(LABELS)}".format), *rows]
@@ -95,7 +95,7 @@ def coverage_section(suite):
 
 
 def switch(name, legend, choices):
-    """Radio buttons that style alone obeys: no script."""
+    """Return radio buttons that work by CSS alone, without a script."""
     buttons = [
         f'<label><input type="radio" name="{name}" id="{name}-{value}"{" checked" if k == 0 else ""}> {text}</label>'
         for k, (value, text) in enumerate(choices.items())
@@ -117,7 +117,7 @@ def measured_table(found):
 
 
 def paper_only(suite):
-    """The paper's numbers for networks of which nothing is measured, folded."""
+    """Return the paper's numbers for networks without a measurement, folded."""
     printed = cells.paper_cells(suite.paper_dir).rename(columns={m: f"paper_{m}" for m in [*cells.PRINTED, "bold"]})
     done = {(t.dataset, arch) for t in suite.tables for arch, rows in by_arch(t) if rows.n.any()}
     parts = [
@@ -137,7 +137,7 @@ PAPER_ALONE = [
 
 
 def by_protocol(suite):
-    """One network under its protocols: what the weight decay and the epochs do."""
+    """Compare one network under its protocols: the effect of weight decay and epochs."""
     several = [item for item in by_network(suite.tables).items() if len(item[1]) > 1]
     return "".join(
         table(*side_by_side(protocols), f"{dataset_name(dataset)}, {arch_name(arch)}: by protocol")
@@ -146,7 +146,7 @@ def by_protocol(suite):
 
 
 def position_tables(suite):
-    """Every protocol with a measured position; the paper's own rows alone where there is none."""
+    """Return a table per protocol with a measured position; if there is none, only the paper's rows."""
     measured = {protocol: frame for protocol, frame in suite.positions.items() if frame.n.any()}
     shown = measured or dict(list(suite.positions.items())[:1])
     found = [position.grid(protocol, frame) for protocol, frame in shown.items()]
@@ -173,7 +173,7 @@ def tables_section(suite):
 
 
 def badge(who, status):
-    kind = status.split()[0]  # "refuted elsewhere"
+    kind = status.split()[0]  # of "refuted elsewhere", for example
     return element("span", inline(f"{who}: {status}"), class_=f"badge {kind if kind in STATUSES else 'reading'}")
 
 
@@ -185,7 +185,7 @@ def where(section):
 
 
 def claim(entry):
-    """The sentence and its verdicts at once; what they rest on unfolds."""
+    """Show the claim and its verdicts; its evidence unfolds."""
     ours = {f"ours, {protocol}": verdict for protocol, verdict in entry.ours.items()}
     badges = badge("paper", entry.paper.status) + "".join(
         badge(who, claims.text.short(verdict)) for who, verdict in ours.items()
@@ -198,8 +198,8 @@ def claim(entry):
     note = paragraphs([f"Note: {entry.claim['note']}"]) if "note" in entry.claim else ""
     head = element("strong", entry.id) + element("span", f" {where(entry.claim['section'])}", class_="where")
     body = details("Evidence", element("dl", *terms), note)
-    said = element("p", inline(entry.claim["claim"]))
-    return element("li", head, said, badges, body, class_=f"is-{entry.paper.status}")
+    sentence = element("p", inline(entry.claim["claim"]))
+    return element("li", head, sentence, badges, body, class_=f"is-{entry.paper.status}")
 
 
 def claims_section(suite):
@@ -223,7 +223,7 @@ def claims_section(suite):
 
 
 def method_section(suite):
-    """What needs no run: the layers, their variance, the corrupted images."""
+    """Show what needs no run: the layers, their variance, the corrupted images."""
     shown = [
         picture(path, *words)
         for name, words in GENERAL.items()
@@ -273,7 +273,7 @@ def speed_section(suite):
 
 
 def run_text(run):
-    """`CIFAR-10-C, ResNet-18, SVI`; a run of no row of the tables says what sets it apart."""
+    """Return `CIFAR-10-C, ResNet-18, SVI`; if the run is in no row of the tables, also how it differs."""
     dataset = dataset_name(run["dataset"]) + ("-C" if run["corrupted"] else "")
     moved = "" if pd.isna(run["position"]) or run["position"] == "all" else f"position={run['position']}"
     name, apart = (run["method"], run["differs"]) if pd.isna(run["row"]) else (run["row"], moved)
@@ -294,7 +294,7 @@ RUN = [
 
 
 def origin_section(suite):
-    """One line per run: which hardware, which commit, when."""
+    """Return one line per run: its hardware, its commit, its date."""
     if suite.runs.empty:
         return ""
     runs = suite.runs.sort_values("name").to_dict("records")
@@ -305,7 +305,7 @@ def origin_section(suite):
     return table(RUN, lines, f"All {len(lines)} runs this page is built from")
 
 
-SECTIONS = {  # anchor → (title, f(suite), HTML)
+SECTIONS = {  # anchor → (title, function from suite to HTML)
     "coverage": ("Coverage", coverage_section),
     "tables": ("The paper's tables, and ours", tables_section),
     "claims": ("The paper's claims, judged", claims_section),
