@@ -1,7 +1,7 @@
 """What a run is, which values are legal, and the name it is stored under.
 
 Types live here and values in conf/*.yaml, never both: every field is MISSING because a Python default would silently
-beat YAML. Nothing here imports torch, so shell completion and `make tables` stay fast.
+beat YAML. The one exception is `network`, whose value comes from the arch's file where that has one. Nothing here imports torch, so shell completion and `make tables` stay fast.
 """
 
 import hashlib
@@ -14,19 +14,20 @@ from glob import glob
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from omegaconf import MISSING
 
 from rbue.errors import UserError, at_least, one_of, within
 
 
-def training(neutral=MISSING):
+def training(neutral=MISSING, default=MISSING):
     """A field that decides the trained weights.
 
     A neutral value is what runs did before the field existed. It is left out of a run's identity, so a new field that
     declares one renames no old result.
     """
-    return field(default=MISSING, metadata={"part": "training", "neutral": neutral})
+    return field(default=default, metadata={"part": "training", "neutral": neutral})
 
 
 def evaluation(neutral=MISSING):
@@ -69,6 +70,7 @@ class Run:
     flip: bool = training()
     precision: str = training()
     holdout: int = training(neutral=0)
+    network: dict[str, Any] | None = training(neutral=None, default=None)
     samples: int = evaluation()
     bins: int = evaluation()
     corruptions: str = evaluation()
@@ -125,7 +127,10 @@ class Run:
         return self.samples
 
     def build(self, network, images):
-        """The network to train, made of the plain one; `images` is the number of training images."""
+        """The network to train, made of the plain one; `images` is the number of training images.
+
+        It sees two images in eval mode before it is trained, so a layer may take the size of its input from them.
+        """
         from rbue.surgery import trace
 
         return trace(network)  # as all methods do, so that compiler and evaluation see the same kind of network

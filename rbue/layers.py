@@ -89,6 +89,10 @@ class StochasticLayer(nn.Module):
     def keys(self, x):
         return self.noise.of_rows(self.site, x.shape[0], x.device)
 
+    def sample_numbers(self, x):
+        """The number of the sample that each image is for, for a layer that chooses by it instead of drawing."""
+        return self.noise.numbers(x.shape[0], x.device)
+
 
 class DropReLU(StochasticLayer):
     """Each rectifier is kept with probability q and the identity otherwise (eq. 5). q=1 is a plain ReLU."""

@@ -121,6 +121,7 @@ class Noise:
     def __init__(self, sites=0):
         self.sites = sites
         self.by_row = self.by_pass = None  # (sites, rows, 2) and (sites, 1, 2) inside `counted`
+        self.step = None  # the number of the sample or of the training step inside `counted`: an int or a tensor
 
     def of_rows(self, site, rows, device):
         """Keys of a site that draws for each image of the batch."""
@@ -134,6 +135,13 @@ class Noise:
         """The key of a site that draws once a forward pass."""
         return fresh(1, device) if self.by_pass is None else self.by_pass[site]
 
+    def numbers(self, rows, device):
+        """The number of the sample that each image is for: int64, one per image or one for all of them. Outside
+        `counted` the numbers are random."""
+        if self.step is None:
+            return torch.randint(2**31, (rows,), device=device)
+        return torch.as_tensor(self.step, device=device).view(-1)
+
 
 def draw(seed, step, rows, sites):
     """Keys of a network's sites by row and by pass. `step` may be one number a row; a pass goes by the first."""
@@ -142,20 +150,20 @@ def draw(seed, step, rows, sites):
 
 
 @contextmanager
-def using(noise, drawn):
-    """Inside, the network's sites use these keys."""
-    before = noise.by_row, noise.by_pass
-    noise.by_row, noise.by_pass = drawn
+def using(noise, drawn, step=None):
+    """Inside, the network's sites use these keys, which were drawn for this step or sample."""
+    before = noise.by_row, noise.by_pass, noise.step
+    noise.by_row, noise.by_pass, noise.step = *drawn, step
     try:
         yield
     finally:
-        noise.by_row, noise.by_pass = before
+        noise.by_row, noise.by_pass, noise.step = before
 
 
 def counted(network, seed, step, rows):
     """Inside, every site of `network` draws the bits of (seed, step, row): `rows` numbers the images of the batch."""
     noise = of(network)
-    return using(noise, draw(seed, step, rows, noise.sites))
+    return using(noise, draw(seed, step, rows, noise.sites), step)
 
 
 def of(network):

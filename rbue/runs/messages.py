@@ -34,4 +34,6 @@ def missing_choice(error):
     group, _, name = error.missing_cfg_file.rpartition("/")
     if group.endswith("hydra/launcher") and name in EXTRAS:
         return f"launch={EXTRAS[name]} needs a package that is not installed: pip install -e '.[{EXTRAS[name]}]'"
+    if group.endswith("hydra/schema"):
+        return f"method={name} has a YAML, but nothing registers it: name its package, as in plugins=my_package"
     return f"{group}={name} is not known: choose one of {', '.join(error.options)}"

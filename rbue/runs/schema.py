@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 from zipfile import BadZipFile
 
 from rbue import config, methods
@@ -294,6 +294,8 @@ def converter(kind):
         return lambda value, where: {k: inner(v, f"{where}.{k}") for k, v in checked(value, dict, where).items()}
     if kind is float:
         return number
+    if kind is Any:
+        return lambda value, where: value
     return lambda value, where: checked(value, kind, where)
 
 

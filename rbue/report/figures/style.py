@@ -8,21 +8,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from rbue import methods
 from rbue.report.rows import METHODS
-from rbue.runs.compose import CONF
-
-OWN = sorted({path.stem for path in (CONF / "method").glob("*.yaml")} - set(METHODS))
 
 
 class Looks(dict):
-    """One for each of the paper's methods; a user's own have what is left, in the order of their names."""
+    """One for each of the paper's methods; others have what is left, the suite's first, then those of plugins."""
 
     def __init__(self, left, **known):
         super().__init__(known)
         self.left = left
 
     def __missing__(self, method):
-        return self.left[(OWN.index(method) if method in OWN else 0) % len(self.left)]
+        others = [name for name in methods.METHODS if name not in METHODS]
+        return self.left[(others.index(method) if method in others else 0) % len(self.left)]
 
 
 # Okabe and Ito's palette: told apart by colour-blind readers. A method has this colour and this marker in every figure.
