@@ -1,7 +1,8 @@
 """What a run is, which values are legal, and the name it is stored under.
 
 Types live here and values in conf/*.yaml, never both: every field is MISSING because a Python default would silently
-beat YAML. The one exception is `network`, whose value comes from the arch's file where that has one. Nothing here imports torch, so shell completion and `make tables` stay fast.
+beat YAML. The exception is `network`, which most of the files that could give it leave out. Nothing here imports torch,
+so shell completion and `make tables` stay fast.
 """
 
 import hashlib

@@ -53,10 +53,8 @@ def check_files():
     """Refuse a method without its YAML, and a plugin's YAML that the suite's own file of that name would hide."""
     for name, schema in METHODS.items():
         if not file_of("method", name):
-            where = schema.__module__
-            raise UserError(
-                f"{where} registers method={name} without its YAML: write conf/method/{name}.yaml beside it"
-            )
+            registered = f"{schema.__module__} registers method={name}"
+            raise UserError(f"{registered}, which has no YAML: write conf/method/{name}.yaml in its package")
     for path in (path for folder in plugins.folders() for path in folder.glob("*/*.yaml")):
         first = file_of(path.parent.name, path.stem)
         if not first.samefile(path):

@@ -20,6 +20,8 @@ def sentence(error, arguments=()):
         return f"'{error.override}' cannot be read as key=value ({why}): python train.py --help shows how to write it"
     if isinstance(error, MissingConfigException) and error.options is not None:
         return missing_choice(error)
+    if name := re.search(r"Could not load 'hydra/schema/([^']+)'", text):
+        return f"method={name[1]} has a YAML, but nothing registers it: name its package, as in plugins=my_package"
     if key := re.match(r"Could not override '(hydra\.[^']+)'", text):
         return f"'{key[1]}' is no setting of Hydra or of this launcher: python train.py --cfg hydra shows them"
     if key := re.match(r"Could not override '([^']+)'", text):
@@ -34,6 +36,4 @@ def missing_choice(error):
     group, _, name = error.missing_cfg_file.rpartition("/")
     if group.endswith("hydra/launcher") and name in EXTRAS:
         return f"launch={EXTRAS[name]} needs a package that is not installed: pip install -e '.[{EXTRAS[name]}]'"
-    if group.endswith("hydra/schema"):
-        return f"method={name} has a YAML, but nothing registers it: name its package, as in plugins=my_package"
     return f"{group}={name} is not known: choose one of {', '.join(error.options)}"
