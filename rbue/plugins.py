@@ -24,7 +24,7 @@ def load():
 @cache
 def installed():
     """The modules that installed packages offer."""
-    return sorted(entry.value for entry in entry_points(group="rbue.plugins"))
+    return sorted(entry.module for entry in entry_points(group="rbue.plugins"))
 
 
 def named():
