@@ -81,7 +81,8 @@ def parse(cfg) -> Run:
     """Turn a composed config into a checked, typed Run, or refuse it in a sentence."""
     plugins.load()  # a launcher's process begins here
     if cfg.method not in METHODS:
-        raise UserError(f"method={cfg.method} is registered by no plugin: {file_of('method', cfg.method)} names it")
+        way_out = "name the package that registers it, as in plugins=my_package"
+        raise UserError(f"method={cfg.method} stands in a YAML, but nothing registers it: {way_out}")
     known = {f.name for f in fields(METHODS[cfg.method])}
     for key in set(cfg) - known:
         hint = "python train.py --help lists each method's hyperparameters"
