@@ -13,7 +13,7 @@ from conftest import ROOT
 def work(tmp_path_factory):
     """A folder that holds the package of docs/extending.md, and one finished run."""
     folder = tmp_path_factory.mktemp("work")
-    blocks = re.findall(r"```(?:python|yaml)\n# (my_methods/\S+): .*\n(.*?)```", DOCS, re.DOTALL)
+    blocks = re.findall(r"```(?:python|yaml)\n# (my_methods/\S+): [^\n]*\n(.*?)```", DOCS, re.DOTALL)
     assert [path for path, _ in blocks] == ["my_methods/__init__.py", "my_methods/conf/method/grelu.yaml"]
     for path, lines in blocks:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
