@@ -6,12 +6,13 @@ import sys
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
-from rbue import progress
+from rbue import plugins, progress
 from rbue.config import Run
 from rbue.errors import Failed, UserError, failure, wants_traceback
 from rbue.methods import METHODS
@@ -50,6 +51,31 @@ def one_sentence_errors():
             raise
         words = [word for word in sys.argv[1:] if word.partition("=")[0] in ("", *GROUPS)]
         sys.exit(f"refused: {' '.join(words)}: a choice is a name, not a number; python train.py --help lists them")
+
+
+def take_plugins(words):
+    """Take the words `plugins=...` out, import the plugins they name, and note the folder of --config-dir. Plugins
+    must be there before Hydra composes, and they are no setting of a run."""
+    given = [word.removeprefix("plugins=") for word in words if word.startswith("plugins=")]
+    folder = get_args_parser().parse_known_args(words)[0].config_dir
+    plugins.choose([name.strip() for one in given for name in one.strip("[]").split(",")], folder)
+    return [word for word in words if not word.startswith("plugins=")]
+
+
+def take_plugins_of_completion():
+    """The same for the line that a shell wants completed, which it hands over in a variable."""
+    if line := os.environ.get("COMP_LINE"):
+        take_plugins(line.split())
+        os.environ["COMP_LINE"] = re.sub(r"\bplugins=\S+ ", "", line)
+
+
+def parse_with_plugins(parser, argv):
+    """The arguments of a script. The options that name plugins are the same for all of them."""
+    parser.add_argument("--plugin", action="append", default=[], help="a package of your own; may be repeated")
+    parser.add_argument("--config-dir", help="a folder of YAML besides conf, with folders such as method and arch")
+    args = parser.parse_intermixed_args(argv)
+    plugins.choose(args.plugin, args.config_dir)
+    return args
 
 
 def for_hydra(words):

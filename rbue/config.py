@@ -1,7 +1,8 @@
 """What a run is, which values are legal, and the name it is stored under.
 
 Types live here and values in conf/*.yaml, never both: every field is MISSING because a Python default would silently
-beat YAML. Nothing here imports torch, so shell completion and `make tables` stay fast.
+beat YAML. The exception is `network`, which most of the files that could give it leave out. Nothing here imports torch,
+so shell completion and `make tables` stay fast.
 """
 
 import hashlib
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from torch import Tensor, nn, optim
 
 
-def training(neutral: Any = MISSING) -> Any:
+def training(neutral: Any = MISSING, default: Any = MISSING) -> Any:
     """A field that decides the trained weights.
 
     A neutral value is what runs did before the field existed. It is left out of a run's identity, so a new field that
     declares one renames no old result.
     """
-    return field(default=MISSING, metadata={"part": "training", "neutral": neutral})
+    return field(default=default, metadata={"part": "training", "neutral": neutral})
 
 
 def evaluation(neutral: Any = MISSING) -> Any:
@@ -76,6 +77,7 @@ class Run:
     size: int | None = training(neutral=None)
     precision: str = training()
     holdout: int = training(neutral=0)
+    network: dict[str, Any] | None = training(neutral=None, default=None)
     samples: int = evaluation()
     bins: int = evaluation()
     corruptions: str = evaluation()
@@ -132,7 +134,10 @@ class Run:
         return self.samples
 
     def build(self, network: "nn.Module", images: int) -> "nn.Module":
-        """The network to train, made of the plain one; `images` is the number of training images."""
+        """The network to train, made of the plain one; `images` is the number of training images.
+
+        It sees two images in eval mode before it is trained, so a layer may take the size of its input from them.
+        """
         from rbue.surgery import trace
 
         return trace(network)  # as all methods do, so that compiler and evaluation see the same kind of network

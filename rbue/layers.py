@@ -89,6 +89,10 @@ class StochasticLayer(nn.Module):
     def keys(self, x: Tensor) -> Tensor:
         return self.noise.of_rows(self.site, x.shape[0], x.device)
 
+    def sample_numbers(self, x: Tensor) -> Tensor:
+        """The number of the sample that each image is for, for a layer that chooses by it instead of drawing."""
+        return self.noise.numbers(x.shape[0], x.device)
+
     def deterministic(self) -> nn.Module:
         """What it does on average, without noise: it takes the layer's place in `surgery.deterministic`."""
         raise NotImplementedError

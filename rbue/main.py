@@ -5,7 +5,15 @@ import sys
 
 import hydra
 
-from rbue.cli import failures_kept, for_hydra, one_sentence_errors, parse, prepare_hydra
+from rbue.cli import (
+    failures_kept,
+    for_hydra,
+    one_sentence_errors,
+    parse,
+    prepare_hydra,
+    take_plugins,
+    take_plugins_of_completion,
+)
 from rbue.runs import results
 from rbue.runs.compose import register_once
 from rbue.runs.places import CONF
@@ -15,9 +23,10 @@ def main():
     """Run the words of the command line, one job or a sweep."""
     gc.set_threshold(10_000)  # torch and its compiler make a million objects that stay: search them less often
     prepare_hydra()
-    register_once()
     with one_sentence_errors():
-        sys.argv = for_hydra(sys.argv)
+        take_plugins_of_completion()
+        sys.argv = for_hydra([sys.argv[0], *take_plugins(sys.argv[1:])])
+        register_once()
         run_job()
 
 

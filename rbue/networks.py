@@ -10,10 +10,26 @@ import torch
 from torch import nn
 from torchvision import models
 
-from rbue.errors import one_of
+from rbue.errors import UserError, one_of
 from rbue.layers import Stem
 
+ARCHS = {}
 
+
+def network(name):
+    """Register the decorated function of the number of classes as arch=name."""
+
+    def register(make):
+        known = ARCHS.get(name, make)
+        if (known.__module__, known.__qualname__) != (make.__module__, make.__qualname__):
+            raise UserError(f"arch={name} is defined twice: in {known.__module__} and in {make.__module__}")
+        ARCHS[name] = make
+        return make
+
+    return register
+
+
+@network("vgg13")
 def vgg13(classes):
     """VGG-13 with batch-norm; one linear layer behind the convolutions instead of three of 4096."""
     features = models.vgg.make_layers(models.vgg.cfgs["B"], batch_norm=True)
@@ -25,6 +41,7 @@ def vgg13(classes):
     return nn.Sequential(OrderedDict(features=features, pool=pool, flatten=nn.Flatten(), classifier=classifier))
 
 
+@network("resnet18")
 def resnet18(classes):
     network = models.resnet18(num_classes=classes)
     network.conv1 = Stem(3, 64, 3, padding=1, bias=False)
@@ -33,6 +50,7 @@ def resnet18(classes):
     return network
 
 
+@network("densenet121")
 def densenet121(classes):
     """The stem is the convolution alone: 120 rectifiers instead of 121."""
     network = models.densenet121(num_classes=classes)
@@ -43,6 +61,7 @@ def densenet121(classes):
     return network
 
 
+@network("small")
 def small(classes):
     """Three convolutions: a demo on two cores takes seconds."""
 
@@ -54,9 +73,6 @@ def small(classes):
     return nn.Sequential(*layers, nn.Linear(32 * 4 * 4, classes))
 
 
-ARCHS = {"vgg13": vgg13, "resnet18": resnet18, "densenet121": densenet121, "small": small}
-
-
 def build(arch, classes):
     one_of(list(ARCHS), arch=arch)
     return quick(ARCHS[arch](classes))
@@ -64,7 +80,7 @@ def build(arch, classes):
 
 def quick(network):
     """The same network with less to do in a training step."""
-    for norm in (m for m in network.modules() if isinstance(m, nn.BatchNorm2d)):
+    for norm in (m for m in network.modules() if isinstance(m, nn.BatchNorm2d) and m.momentum is not None):
         norm.num_batches_tracked = None  # nobody reads it, and counting is a kernel a layer
         norm.register_load_state_dict_pre_hook(forget_count)
     for path, block in list(network.named_modules()):

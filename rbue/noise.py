@@ -122,6 +122,7 @@ class Noise:
     def __init__(self, sites=0):
         self.sites = sites
         self.by_row = self.by_pass = None  # (sites, rows, 2) and (sites, 1, 2) inside `counted`
+        self.step = None  # the number of the sample or of the training step inside `counted`: an int or a tensor
 
     def of_rows(self, site, rows, device):
         """Return the keys of a layer that draws noise per image of the batch."""
@@ -135,6 +136,13 @@ class Noise:
         """Return the key of a layer that draws noise once per forward pass."""
         return fresh(1, device) if self.by_pass is None else self.by_pass[site]
 
+    def numbers(self, rows, device):
+        """The number of the sample that each image is for: int64, one per image or one for all of them. Outside
+        `counted` the numbers are random."""
+        if self.step is None:
+            return torch.randint(2**31, (rows,), device=device)
+        return torch.as_tensor(self.step, device=device).view(-1)
+
 
 def draw_keys(seed, step, rows, sites):
     """Keys of a network's stochastic layers, per row and per pass. `step` may differ per row; a pass uses the first."""
@@ -143,20 +151,20 @@ def draw_keys(seed, step, rows, sites):
 
 
 @contextmanager
-def using(noise, drawn):
-    """Inside, the stochastic layers of the network use these keys."""
-    before = noise.by_row, noise.by_pass
-    noise.by_row, noise.by_pass = drawn
+def using(noise, drawn, step=None):
+    """Inside, the stochastic layers of the network use these keys, drawn for this step or sample."""
+    before = noise.by_row, noise.by_pass, noise.step
+    noise.by_row, noise.by_pass, noise.step = *drawn, step
     try:
         yield
     finally:
-        noise.by_row, noise.by_pass = before
+        noise.by_row, noise.by_pass, noise.step = before
 
 
 def counted(network, seed, step, rows):
     """Inside, every stochastic layer of `network` draws the bits of (seed, step, row). `rows` numbers the images."""
     noise = of(network)
-    return using(noise, draw_keys(seed, step, rows, noise.sites))
+    return using(noise, draw_keys(seed, step, rows, noise.sites), step)
 
 
 def of(network):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors
+from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.report.claims import build, markdown, summary
 from rbue.report.claims.text import counts
 from rbue.runs.places import PAPER
@@ -24,7 +24,7 @@ def arguments(argv):
     parser.add_argument("--out", default="results/claims.md", help="the page to write (default: %(default)s)")
     parser.add_argument("--paper", default=PAPER, help="folder of claims.json (default: the suite's own)")
     parser.add_argument("--print", action="store_true", help="also print every claim's verdict to the terminal")
-    return parser.parse_args(argv)
+    return parse_with_plugins(parser, argv)
 
 
 def main(argv=None):

@@ -26,7 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors
+from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.report.figures import draw, draw_general, left_out, makes, networks
 from rbue.report.records import records
 from rbue.runs.places import PAPER
@@ -40,7 +40,7 @@ def arguments(argv):
     parser.add_argument("--paper", default=PAPER, help="folder of numbers.json (default: the suite's own)")
     for key in ("dataset", "protocol", "arch"):
         parser.add_argument(f"--{key}", help=f"only this {key}'s figures")
-    return parser.parse_args(argv)
+    return parse_with_plugins(parser, argv)
 
 
 def stems(paths):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors
+from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.report.page import build
 from rbue.runs.places import PAPER
 from rbue.runs.results import collect
@@ -23,7 +23,7 @@ def arguments(argv):
     parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
     parser.add_argument("--out", type=Path, default="results/report.html", help="the page (default: %(default)s)")
     parser.add_argument("--paper", default=PAPER, help="folder of numbers.json (default: the suite's own)")
-    return parser.parse_args(argv)
+    return parse_with_plugins(parser, argv)
 
 
 def main(argv=None):

@@ -4,17 +4,25 @@ python scripts/status.py                                 # all tables that have 
 python scripts/status.py sweep=table1 seed=0,1,2         # the overrides of any `python train.py -m`
 """
 
+import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors
+from rbue.cli import one_sentence_errors, parse_with_plugins, take_plugins
 from rbue.errors import UserError
 from rbue.runs import results, sweeps
 
 
-def main(words):
+def arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="of `python train.py -m`; none: every table that is begun")
+    return parse_with_plugins(parser, argv)
+
+
+def main(argv=None):
+    words = take_plugins(arguments(argv).words)
     folder = dict(word.split("=", 1) for word in words if "=" in word).get("results_dir", "results/runs").strip("'\"")
     asked = any(not word.startswith(("results_dir=", "weights_dir=")) for word in words)
     cells, notes = ([sweeps.cell(run) for run in sweeps.runs_of(words)], []) if asked else begun_cells(folder, words)
@@ -43,4 +51,4 @@ def begun_cells(folder, words):
 
 if __name__ == "__main__":
     with one_sentence_errors():
-        print(__doc__) if {"-h", "--help"} & set(sys.argv) else main(sys.argv[1:])
+        main()

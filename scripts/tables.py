@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors
+from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.report import position
 from rbue.report.cells import build
 from rbue.report.records import records
@@ -29,7 +29,7 @@ def arguments(argv):
     parser.add_argument("--protocol", help="only this protocol's tables")
     parser.add_argument("--readme", help="also put the measured tables into this README, between its marks")
     parser.add_argument("--print", action="store_true", help="also print the measured rows to the terminal")
-    args = parser.parse_args(argv)
+    args = parse_with_plugins(parser, argv)
     if args.readme and (args.dataset or args.protocol):
         parser.error("--readme takes all tables, so it goes without --dataset and --protocol")
     if args.readme and not all(mark in Path(args.readme).read_text(encoding="utf-8") for mark in (BEGIN, END)):

@@ -1,50 +1,54 @@
-"""The README's own method in a copy of the suite: it trains, and appears in the table and the figures."""
+"""The method of docs/extending.md, in a package of its own: it trains, and stands in the table and the figures."""
 
+import os
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 from conftest import ROOT
 
-PARTS = ("rbue", "conf", "hydra_plugins", "scripts", "train.py", "results/paper")
-
 
 @pytest.fixture(scope="module")
-def suite(tmp_path_factory):
-    """A copy of the suite with the README's code in place, and one finished run."""
-    copy = tmp_path_factory.mktemp("suite")
-    for part in PARTS:
-        put = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
-        put(ROOT / part, copy / part)
-    blocks = re.findall(r"```(?:python|yaml)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    places = re.findall(r"^# ((?:rbue|conf)/\S+): .*\n((?:(?!# (?:rbue|conf)/).*\n)*)", "".join(blocks), re.MULTILINE)
-    assert len(places) == 2
-    for path, lines in places:
-        with (copy / path).open("a") as file:
-            file.write("\n" + lines if path.endswith("py") else lines)
-    command("train.py", "method=grelu", "dataset=digits", "arch=small", "protocol=demo", cwd=copy)
-    return copy
+def work(tmp_path_factory):
+    """A folder that holds the package of docs/extending.md, and one finished run."""
+    folder = tmp_path_factory.mktemp("work")
+    blocks = re.findall(r"```(?:python|yaml)\n# (my_methods/\S+): [^\n]*\n(.*?)```", DOCS, re.DOTALL)
+    assert [path for path, _ in blocks] == ["my_methods/__init__.py", "my_methods/conf/method/grelu.yaml"]
+    for path, lines in blocks:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(lines)
+    command(
+        "train.py", "plugins=my_methods", "method=grelu", "dataset=digits", "arch=small", "protocol=demo", cwd=folder
+    )
+    return folder
 
 
-def command(*words, cwd):
-    done = subprocess.run([sys.executable, *words], cwd=cwd, capture_output=True, text=True, check=False)
+DOCS = (ROOT / "docs" / "extending.md").read_text()
+
+
+def command(script, *words, cwd):
+    command = [sys.executable, str(ROOT / script), *words]
+    environment = os.environ | {"PYTHONPATH": str(cwd)}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_it_is_a_row_of_the_table_below_the_papers(suite):
-    assert "grelu(s=0.3)" in command("scripts/tables.py", "--print", cwd=suite)
-    text = (suite / "results/tables/demo/digits.md").read_text()
+OPTIONS = ("--plugin", "my_methods", "--paper", str(ROOT / "results" / "paper"))
+
+
+def test_it_is_a_row_of_the_table_below_the_papers(work):
+    assert "grelu(s=0.3)" in command("scripts/tables.py", "--print", *OPTIONS, cwd=work)
+    text = (work / "results/tables/demo/digits.md").read_text()
     rows = re.findall(r"^\| (\S+) ", text.split("##")[1], re.MULTILINE)
     assert rows[-1] == "grelu(s=0.3)" and len(rows) == 12  # after the header and the paper's ten rows
     assert "0 of 10 cells measured (small 0/10)" in text and "not in this table" not in text
-    assert "grelu(s=0.3)" in (suite / "results/tables/demo/digits.tex").read_text()
+    assert "grelu(s=0.3)" in (work / "results/tables/demo/digits.tex").read_text()
 
 
-def test_it_is_in_the_figures(suite):
-    command("scripts/figures.py", cwd=suite)
-    folder = suite / "results/figures/demo/digits/small"
+def test_it_is_in_the_figures(work):
+    command("scripts/figures.py", *OPTIONS, cwd=work)
+    folder = work / "results/figures/demo/digits/small"
     for name in ("diversity", "diversity-matrices", "reliability", "samples", "behaviours", "twins"):
         assert "grelu" in (folder / f"{name}.csv").read_text(), name

@@ -98,7 +98,7 @@ class Captured:
         return graph
 
     def sample(self):
-        with noise.using(self.noise, self.draw(self.seed, self.k, self.rows, self.sites)):
+        with noise.using(self.noise, self.draw(self.seed, self.k, self.rows, self.sites), self.k):
             probs = self.compute(*self.given)
         self.k += 1
         return probs

@@ -1,15 +1,17 @@
 """The methods: one file each, with its hyperparameters, their legal ranges, how its network is built and what in its
-training is not the usual. A file in this folder is found by being here; a package of your own uses `method` as well.
+training is not the usual. A file in this folder is found by being here; a package of your own uses `method` as well
+(docs/extending.md).
 """
 
 import pkgutil
+from contextlib import contextmanager
 from dataclasses import fields
 from importlib import import_module
 
 from omegaconf import MISSING
 
 from rbue.config import Run
-from rbue.errors import UserError
+from rbue.errors import UserError, describe
 
 METHODS: dict[str, type[Run]] = {}
 
@@ -31,12 +33,71 @@ def build(run, classes, images):
     """The run's network with the initial weights of its seed, the same on every device."""
     import torch
 
+    with torch.random.fork_rng(devices=[]), named_errors(run):
+        torch.manual_seed(run.seed)
+        network = plain_network(run, classes)
+    with named_errors(run):
+        return run.build(network, images)
+
+
+def plain_network(run, classes):
+    """The network of run.arch: what its YAML says under `network`, or else what is registered under its name."""
     from rbue import networks
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(run.seed)
-        network = networks.build(run.arch, classes)
-    return run.build(network, images)
+    if run.network is None:
+        return networks.build(run.arch, classes)
+    settings = {"classes_argument": "num_classes"} | run.network
+    return networks.quick(instantiated(settings, **{settings.pop("classes_argument"): classes}))
+
+
+def instantiated(settings, **arguments):
+    """The module that Hydra makes of `_target_` and its arguments."""
+    from hydra.utils import instantiate
+    from torch import nn
+
+    try:
+        made = instantiate(settings, **arguments)
+    except Exception as error:  # whatever a network's own code raises
+        raise UserError(f"the network cannot be made ({describe(error.__cause__ or error)})") from error
+    if not isinstance(made, nn.Module):
+        raise UserError(f"its _target_ gives a {type(made).__name__}, which is no torch.nn.Module")
+    return made
+
+
+def try_out(run, network, images, classes):
+    """Pass two images through the network, and refuse it unless it gives one number per class for each."""
+    import torch
+
+    modes, two = {module: module.training for module in network.modules()}, images[:2]
+    with named_errors(run), torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            logits = network.eval()(two / 255)
+        except Exception as error:  # layers that do not fit each other, or these images
+            raise UserError(f"the network cannot take images {tuple(two.shape[1:])} ({describe(error)})") from error
+        if not torch.is_tensor(logits) or logits.shape != (len(two), classes):
+            got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
+            raise UserError(f"the network must give {(len(two), classes)} for {len(two)} images, and gives {got}")
+    for module, mode in modes.items():
+        module.training = mode
+    return network
+
+
+@contextmanager
+def named_errors(run):
+    """Say which network an error is about and where it comes from."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"arch={run.arch} ({origin(run)}) with method={run.method}: {error}") from error
+
+
+def origin(run):
+    """The module of a registered network, or the `_target_` of a YAML's."""
+    from rbue.networks import ARCHS
+
+    if run.network is not None:
+        return run.network.get("_target_", "network without _target_")
+    return ARCHS[run.arch].__module__ if run.arch in ARCHS else "not registered"
 
 
 def complete(identity):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 from rbue.methods import complete
-from rbue.runs.compose import canonical
+from rbue.runs.compose import canonical, on_arch
 
 ROWS = [
     ("Single", {"method": "single"}),
@@ -71,7 +71,7 @@ def labelled(settings):
 def cell_identity(dataset, protocol, arch, label):
     """Return the config that a run of this cell must have: every key that affects weights or metrics."""
     settings = dict(ROWS)[label]
-    return complete(replace(canonical(dataset, protocol, settings["method"]), arch=arch, **settings).identity)
+    return complete(replace(on_arch(canonical(dataset, protocol, settings["method"]), arch), **settings).identity)
 
 
 def difference(config, expected):
@@ -115,7 +115,7 @@ def own_row(config, usual):
     """Return the row of a method that is not in the paper. Each setting is a row, named after its hyperparameters; if
     there are several, after those that differ from the method's YAML file."""
     own = {key: config[key] for key in usual.hyperparameters if key in config}
-    differs = difference(config, usual.identity | {"arch": config["arch"]} | own)
+    differs = difference(config, on_arch(usual, config["arch"]).identity | own)
     name = OWN_NAMES.get(usual.method, usual.method)
     told = {key: value for key, value in own.items() if len(own) == 1 or value != getattr(usual, key)}
     text = ", ".join(f"{key}={value}" for key, value in told.items())

@@ -11,6 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
+from rbue import plugins
 from rbue.config import Run, gpus
 from rbue.errors import UserError
 from rbue.methods import METHODS
@@ -33,6 +34,8 @@ class Packed:
 
 def register():
     """Tell Hydra every method's schema, our sweeper and launcher, and the resolvers that conf/launch uses."""
+    plugins.load()
+    check_files()
     store = ConfigStore.instance().store
     for name, schema in METHODS.items():
         store(group="hydra/schema", name=name, node=schema, package="_global_")
@@ -42,6 +45,24 @@ def register():
     OmegaConf.register_new_resolver("gpus", gpus, replace=True)
     OmegaConf.register_new_resolver("places", lambda per_gpu: gpus() * (per_gpu or 1) or os.cpu_count(), replace=True)
     OmegaConf.register_new_resolver("gpu_share", lambda per_gpu: 1 / (per_gpu or 1) if gpus() else 0, replace=True)
+
+
+def check_files():
+    """Refuse a method without its YAML, and a plugin's YAML that the suite's own file of that name would hide."""
+    for name, schema in METHODS.items():
+        if not file_of("method", name):
+            registered = f"{schema.__module__} registers method={name}"
+            raise UserError(f"{registered}, which has no YAML: write conf/method/{name}.yaml in its package")
+    for path in (path for folder in plugins.folders() for path in folder.glob("*/*.yaml")):
+        first = file_of(path.parent.name, path.stem)
+        if not first.samefile(path):
+            raise UserError(f"{path} would never be read, since {first} has the same name: give it another name")
+
+
+def file_of(group, name):
+    """The file behind group=name, in the suite's own folder or a plugin's, or None."""
+    paths = (folder / group / f"{name}.yaml" for folder in (CONF, *plugins.folders()))
+    return next((path for path in paths if path.exists()), None)
 
 
 def hyperparameters():
@@ -56,10 +77,17 @@ register_once = cache(register)
 
 def parse(cfg) -> Run:
     """Turn a composed config into a checked, typed Run, or refuse it in a sentence."""
+    plugins.load()  # a launcher's process begins here
+    if cfg.method not in METHODS:
+        way_out = "name the package that registers it, as in plugins=my_package"
+        raise UserError(f"method={cfg.method} stands in a YAML, but nothing registers it: {way_out}")
     known = {f.name for f in fields(METHODS[cfg.method])}
     for key in set(cfg) - known:
         hint = "python train.py --help lists each method's hyperparameters"
         raise UserError(f"method={cfg.method} has no setting '{key}': {hint}")
+    if OmegaConf.get_type(cfg) is dict:
+        path, line = file_of("method", cfg.method), f"defaults: [/hydra/schema/{cfg.method}, _self_]"
+        raise UserError(f"{path} has no schema, so its values are not checked: write the line '{line}' into it")
     return OmegaConf.to_object(cfg)
 
 
@@ -83,6 +111,23 @@ def composed(dataset, protocol, method):
             return parse(compose("config", [f"dataset={dataset}", f"protocol={protocol}", f"method={method}"]))
     except HydraException:
         return None
+
+
+@cache
+def network_of(arch):
+    """What the file of an arch says under `network`; None where it says nothing or is not there."""
+    register_once()
+    try:
+        with own_hydra():
+            network = compose("config", [f"arch={arch}"]).network
+    except HydraException:
+        return None
+    return network and OmegaConf.to_container(network)
+
+
+def on_arch(run, arch):
+    """The run with another network."""
+    return replace(run, arch=arch, network=network_of(arch))
 
 
 @cache

@@ -20,6 +20,9 @@ def sentence(error, arguments=()):
         return f"'{error.override}' cannot be read as key=value ({why}): python train.py --help shows how to write it"
     if isinstance(error, MissingConfigException) and error.options is not None:
         return missing_choice(error)
+    if name := re.search(r"Could not load 'hydra/schema/([^']+)'", text):
+        way_out = "name the package that registers it, as in plugins=my_package"
+        return f"method={name[1]} stands in a YAML, but nothing registers it: {way_out}"
     if key := re.match(r"Could not override '(hydra\.[^']+)'", text):
         return f"'{key[1]}' is no setting of Hydra or of this launcher: python train.py --cfg hydra shows them"
     if key := re.match(r"Could not override '([^']+)'", text):

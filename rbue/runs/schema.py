@@ -297,6 +297,8 @@ def converter(kind):
         return lambda value, where: {k: inner(v, f"{where}.{k}") for k, v in checked(value, dict, where).items()}
     if kind is float:
         return number
+    if kind is Any:
+        return lambda value, where: value
     return lambda value, where: checked(value, kind, where)
 
 

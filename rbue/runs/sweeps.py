@@ -21,9 +21,8 @@ from rbue import config
 from rbue.errors import UserError
 from rbue.progress import padded
 from rbue.runs import locks, results, schema
-from rbue.runs.compose import canonical, own_hydra, parse, register_once
+from rbue.runs.compose import canonical, file_of, network_of, own_hydra, parse, register_once
 from rbue.runs.messages import sentence
-from rbue.runs.places import CONF
 
 
 def jobs(words, loader, compose):
@@ -142,10 +141,11 @@ def rows_of(group, configs, words=()):
 def table_runs(dataset, arch, protocol, words):
     """Return the runs of `sweep=rows`. Rows of two tables differ only in shared settings, so they are composed once."""
     usual = canonical(dataset, protocol, "single")
-    if usual is None or not (CONF / "arch" / f"{arch}.yaml").exists():
+    if usual is None or not file_of("arch", arch):
         return runs_of(["sweep=rows", f"dataset={dataset}", f"arch={arch}", f"protocol={protocol}", *words])
     decisive = [f.name for f in fields(config.Run) if f.metadata["part"] in ("training", "evaluation")]
-    shared = {name: getattr(usual, name) for name in decisive if name not in ("method", "seed")} | {"arch": arch}
+    shared = {name: getattr(usual, name) for name in decisive if name not in ("method", "seed")}
+    shared |= {"arch": arch, "network": network_of(arch)}
     rows = any_rows("cifar10" if usual.corruptions == "none" else "cifar10_c", words)
     return [replace(run, **shared) for run in rows]
 

@@ -11,7 +11,8 @@ from rbue.runs.results import weights_folder
 
 
 def build(run, data):
-    return methods.build(run, data.classes, len(data.train_images))
+    network = methods.build(run, data.classes, len(data.train_images))
+    return methods.try_out(run, network, data.train_images, data.classes)
 
 
 def load_trained(run, data, device):

@@ -60,7 +60,7 @@ class Step:
 
     def __call__(self):
         index, keys, drawn = self.compiled_prepare(self.count)
-        with noise.using(self.noise, drawn):
+        with noise.using(self.noise, drawn, self.count):
             total, figures = self.compiled_objective(index, keys, self.count)
             gradients = torch.autograd.grad(total, self.parameters)
         self.update(gradients)

@@ -8,21 +8,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from rbue import methods
 from rbue.report.rows import METHODS
-from rbue.runs.places import CONF
-
-OWN = sorted({path.stem for path in (CONF / "method").glob("*.yaml")} - set(METHODS))
 
 
 class Looks(dict):
-    """A value for each of the paper's methods. A user's own methods get the remaining values, by name."""
+    """A value for each of the paper's methods. Others get the remaining values: the suite's first, then plugins'."""
 
     def __init__(self, left, **known):
         super().__init__(known)
         self.left = left
 
     def __missing__(self, method):
-        return self.left[(OWN.index(method) if method in OWN else 0) % len(self.left)]
+        others = [name for name in methods.METHODS if name not in METHODS]
+        return self.left[(others.index(method) if method in others else 0) % len(self.left)]
 
 
 # The palette of Okabe and Ito, which colour-blind readers can distinguish. A method has the same look in every figure.

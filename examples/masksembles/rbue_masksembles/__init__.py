@@ -1,0 +1,39 @@
+"""Masksembles (Durasov, Bagautdinov, Baque and Fua: "Masksembles for Uncertainty Estimation", CVPR 2021).
+
+A few fixed binary masks over the channels stand in the network. In training each image of a batch passes through one
+of them; at test time every mask gives one prediction. The masks' overlap lies between that of MC-Dropout and that of
+an ensemble, whose members share nothing.
+"""
+
+from dataclasses import dataclass
+
+from rbue.config import Run, training, unused
+from rbue.errors import one_of, within
+from rbue.methods import method
+
+
+@method("masksembles")
+@dataclass
+class Masksembles(Run):
+    """The mean prediction of several masks, which overlap the less the larger `scale` is."""
+
+    samples: int = unused()
+    masks: int = training()
+    scale: float = training()
+    placement: str = training()
+
+    def __post_init__(self):
+        super().__post_init__()
+        within(2, 64, masks=self.masks)
+        within(1, 10, scale=self.scale)
+        one_of(("last", "block", "conv", "relu"), placement=self.placement)
+
+    @property
+    def passes(self):
+        return self.masks
+
+    def build(self, network, images):
+        from rbue import surgery
+        from rbue_masksembles.layers import Masks  # imports torch: shell completion and tables do without
+
+        return surgery.add_dropout(network, Masks(self.masks, self.scale, self.seed), self.placement)

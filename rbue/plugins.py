@@ -1,0 +1,68 @@
+"""The door for packages of your own, which bring methods, networks and their YAML (docs/extending.md).
+
+A package is found by its entry point in the group `rbue.plugins`, or because the user names it: `plugins=my_package` on
+the command line, or the variable RBUE_PLUGINS. Importing it registers what it brings. Its folder `conf` is searched
+for YAML, and so is the folder that `--config-dir` or the variable RBUE_CONFIG_DIR names.
+"""
+
+import os
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from rbue.errors import UserError, describe
+
+PLUGINS, CONFIG_DIR = "RBUE_PLUGINS", "RBUE_CONFIG_DIR"
+
+
+def load():
+    """Import every plugin, each once, and return their modules."""
+    return [imported(name) for name in dict.fromkeys([*installed(), *named()])]
+
+
+@cache
+def installed():
+    """The modules that installed packages offer."""
+    return sorted(entry.module for entry in entry_points(group="rbue.plugins"))
+
+
+def named():
+    """The modules that the user names."""
+    return [name.strip() for name in os.environ.get(PLUGINS, "").split(",") if name.strip()]
+
+
+@cache
+def imported(name):
+    try:
+        return import_module(name)
+    except Exception as error:  # whatever a stranger's code raises
+        way_out = "uninstall it or mend it" if name in installed() else "is it installed, or its folder on PYTHONPATH?"
+        raise UserError(f"the plugin {name} cannot be imported ({describe(error)}): {way_out}") from error
+
+
+def folders():
+    """The folders of YAML besides the suite's own."""
+    inside = [Path(place) / "conf" for module in load() for place in places(module)]
+    return [folder for folder in inside if folder.is_dir()] + config_dir()
+
+
+def places(module):
+    """The folder of a package, or the folder that a single file is in."""
+    return getattr(module, "__path__", None) or [Path(module.__file__).parent]
+
+
+def config_dir():
+    folder = os.environ.get(CONFIG_DIR)
+    if folder and not Path(folder).is_dir():
+        raise UserError(f"--config-dir {folder} is no folder: name one that holds folders such as method or arch")
+    return [Path(folder).absolute()] if folder else []
+
+
+def choose(names=(), folder=None):
+    """Name plugins and a folder of YAML, for this process and for those that it starts, and import the plugins."""
+    if names:
+        os.environ[PLUGINS] = ",".join(dict.fromkeys([*named(), *names]))
+    if folder:
+        os.environ[CONFIG_DIR] = os.path.abspath(folder)
+    load()

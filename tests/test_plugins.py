@@ -1,0 +1,309 @@
+"""A stranger's package: found, imported, composed, trained, and shown in the tables; or refused in a sentence."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import ROOT
+
+from rbue import cli, methods, networks, noise, plugins, sampling, surgery
+from rbue.errors import UserError
+from rbue.runs import compose, sweeps
+from rbue.runs.messages import sentence
+
+EXAMPLE = ROOT / "examples" / "masksembles"
+QUICK = "# @package _global_\ndefaults: [demo, _self_]\nprotocol: quick\nepochs: 1\n"
+DEMO = ["dataset=digits", "arch=small", "protocol=demo"]
+SCHEMA = """
+from dataclasses import dataclass
+from rbue.config import Run
+from rbue.methods import method
+
+@method("{name}")
+@dataclass
+class Own(Run):
+    pass
+"""
+
+
+@pytest.fixture
+def door(monkeypatch, tmp_path):
+    """Writes packages into a folder on the path. What they register is forgotten afterwards."""
+    registries = [(registry, dict(registry)) for registry in (methods.METHODS, networks.ARCHS)]
+    modules = set(sys.modules)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(plugins.PLUGINS, "")
+    monkeypatch.setenv(plugins.CONFIG_DIR, "")
+
+    def write(files=()):
+        for name, text in dict(files).items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    yield write
+    for registry, before in registries:
+        registry.clear()
+        registry.update(before)
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith((str(tmp_path), str(EXAMPLE))):
+            del sys.modules[name]
+    for cached in (plugins.imported, compose.composed, compose.canonical, compose.network_of):
+        cached.cache_clear()
+
+
+def own_arch(folder, **network):
+    """A folder of YAML whose arch `mine` is this network."""
+    (folder / "arch").mkdir(parents=True, exist_ok=True)
+    (folder / "arch" / "mine.yaml").write_text(f"# @package _global_\narch: mine\nnetwork: {json.dumps(network)}\n")
+    return folder
+
+
+def composed(*words):
+    compose.register()
+    (run,) = sweeps.runs_of([*DEMO, *words])
+    return run
+
+
+# --- a package that is installed --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Masksembles installed as a stranger would, in a folder of its own, and an empty folder to work in."""
+    site, work = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("work")
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--target", str(site)]
+    copy = work / "source"
+    subprocess.run(["cp", "-r", EXAMPLE, copy], check=True)  # a build leaves files behind
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(copy)], check=True)
+    return site, work
+
+
+def command(installed, *words, plugin=True):
+    site, work = installed
+    environment = os.environ | ({"PYTHONPATH": str(site)} if plugin else {})
+    words = [str(ROOT / words[0]), *map(str, words[1:])]
+    done = subprocess.run([sys.executable, *words], cwd=work, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_an_installed_method_trains_sweeps_and_is_a_row(installed):
+    _, work = installed
+    folder = own_arch(work / "conf", _target_="rbue.networks.small", classes_argument="classes")
+    (folder / "protocol").mkdir()
+    (folder / "protocol" / "quick.yaml").write_text(QUICK)
+    words = ["--config-dir", folder, "method=masksembles", *DEMO, "protocol=quick"]
+    swept = command(installed, "train.py", "-m", *words, "arch=small,mine", "masks=2,4")
+    assert swept.count("wrote results") == 4
+    done = command(installed, "train.py", *words)
+    assert "finished already, so skipped: results/runs/digits/small/masksembles-masks4-scale2-block-quick" in done
+    results = [json.loads(path.read_text()) for path in (work / "results" / "runs").rglob("result.json")]
+    assert sorted(result["passes"] for result in results) == [2, 2, 4, 4]
+    assert {(r["config"]["arch"], "network" in r["config"]) for r in results} == {("mine", True), ("small", False)}
+
+    tables = ["scripts/tables.py", "--paper", ROOT / "results" / "paper", "--out", work / "tables"]
+    command(installed, *tables, "--config-dir", folder)
+    text = (work / "tables/quick/digits.md").read_text()
+    for row in ("| masksembles(masks=2) ", "| masksembles "):
+        assert text.count(row) >= 2, text  # one of either network
+    assert "not in this table" not in text
+    command(installed, *tables, plugin=False)
+    text = (work / "tables/quick/digits.md").read_text()
+    assert "| masksembles" not in text and "method=masksembles" in text
+
+
+# --- Masksembles itself -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def masksembles(door, monkeypatch):
+    """The example's layers, and its package as a plugin that the user names."""
+    monkeypatch.syspath_prepend(EXAMPLE)
+    plugins.choose(["rbue_masksembles"])
+    import rbue_masksembles.layers
+
+    return rbue_masksembles.layers
+
+
+@pytest.mark.parametrize(
+    ("channels", "n", "scale"), [(16, 4, 2.0), (512, 4, 2.0), (512, 8, 3.0), (10, 4, 1.0), (8, 4, 10.0)]
+)
+def test_masks_are_of_one_size_keep_every_channel_and_overlap_by_the_scale(masksembles, channels, n, scale):
+    masks = masksembles.draw_masks(channels, n, scale, torch.Generator().manual_seed(0))
+    ones = masks.sum(1)
+    assert masks.shape == (n, channels) and masks.any(0).all() and (ones == ones[0]).all()
+    shared = [(a & b).sum() / ones[0] for a, b in itertools.combinations(masks, 2)]
+    tolerance = 0.03 if channels == 512 else 0.11  # masks of few channels hold whole numbers of them
+    assert float(sum(shared)) / len(shared) == pytest.approx(1 / scale, abs=tolerance)
+
+
+def test_in_training_each_group_of_the_batch_has_its_mask(masksembles):
+    layer, x = masksembles.Masks(4, 2.0), torch.ones(10, 16, 3, 3)
+    kept = layer.train()(x)
+    groups = [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]
+    assert torch.equal(kept, layer.masks[groups][:, :, None, None].expand_as(x).float())
+
+
+def test_in_testing_sample_k_has_mask_k_stacked_or_one_by_one_and_compiled(masksembles):
+    plain = torch.nn.Sequential(torch.nn.Linear(6, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3))
+    network, x = surgery.add_dropout(plain, masksembles.Masks(4, 2.0), "last").eval(), torch.randn(5, 6)
+    network(x)
+    (layer,) = (m for m in network.modules() if isinstance(m, masksembles.Masks))
+    hidden = plain[:2](x)
+    by_hand = torch.stack([plain[2](torch.where(mask, hidden, 0)).softmax(-1) for mask in layer.masks])
+    for batch in (500, 2):  # all samples in one pass, or a pass per sample
+        torch.testing.assert_close(sampling.predict(network, x, samples=4, batch=batch).samples, by_hand)
+    compiled = torch.compile(network, fullgraph=True, dynamic=False, backend="aot_eager")
+    for k in range(4):
+        with torch.no_grad(), noise.counted(network, 0, torch.tensor([k]), torch.arange(5)):
+            torch.testing.assert_close(compiled(x).softmax(-1), by_hand[k])
+    twin = surgery.fold(surgery.deterministic(network))
+    torch.testing.assert_close(twin(x), plain[2](hidden * layer.masks.float().mean(0)))
+
+
+def test_masks_are_saved_with_the_weights_and_belong_to_the_seed(masksembles, digits):
+    from rbue.training.checkpoints import build
+
+    run = composed("method=masksembles", "masks=2")
+    assert run.name == "digits/small/masksembles-masks2-scale2-block-demo-seed0-" + run.name[-8:] and run.passes == 2
+    first, again, other = (build(r, digits).state_dict() for r in (run, run, replace(run, seed=1)))
+    (key,) = (name for name in first if name.endswith("masks"))
+    assert torch.equal(first[key], again[key]) and not torch.equal(first[key], other[key])
+    build(replace(run, seed=1), digits).load_state_dict(first)
+
+
+# --- words and names --------------------------------------------------------------------------------------------------
+
+
+def test_words_name_plugins_and_are_taken_out(door, monkeypatch):
+    door({"one.py": "", "two.py": ""})
+    words = ["-m", "plugins=[one, two]", "method=single", "seed=0,1"]
+    assert cli.take_plugins(words) == ["-m", "method=single", "seed=0,1"]
+    assert plugins.named() == ["one", "two"] and [m.__name__ for m in plugins.load()] == ["one", "two"]
+    monkeypatch.setenv("COMP_LINE", "python train.py plugins=one method=")
+    cli.take_plugins_of_completion()
+    assert os.environ["COMP_LINE"] == "python train.py method="
+
+
+def test_a_named_plugin_changes_no_name(door):
+    before = composed("method=dropreLU").name
+    door({"one/__init__.py": SCHEMA.format(name="own"), "one/conf/method/own.yaml": own_yaml("own")})
+    cli.take_plugins(["plugins=one"])
+    assert composed("method=dropreLU").name == before and composed("method=own").method == "own"
+
+
+def own_yaml(name, defaults="defaults: [/hydra/schema/{name}, _self_]\n"):
+    return f"# @package _global_\n{defaults}method: {{name}}\n".format(name=name)
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_network_by_target_is_built_and_is_part_of_the_identity(door, digits):
+    from rbue.training.checkpoints import build
+
+    folder = own_arch(door() / "a", _target_="torchvision.models.mobilenet_v3_small", weights=None)
+    plugins.choose(folder=folder)
+    run = composed("arch=mine")
+    assert build(run, digits).get_submodule("classifier.3").out_features == 10
+    assert run.identity["network"]["_target_"].endswith("small") and run.name.startswith("digits/mine/single-demo")
+    other = composed("arch=mine", "+network.width_mult=0.5")
+    assert other.training_name != run.training_name and "network" not in composed().identity
+    first, second = build(replace(run, seed=1), digits), build(replace(run, seed=1), digits)
+    assert all(map(torch.equal, first.state_dict().values(), second.state_dict().values()))
+
+
+def test_a_network_is_registered_by_its_function(door, digits):
+    registered = (
+        "from rbue import networks\n@networks.network('mine')\ndef mine(classes): return networks.small(classes)"
+    )
+    door({"one/__init__.py": registered, "one/conf/arch/mine.yaml": "# @package _global_\narch: mine\n"})
+    plugins.choose(["one"])
+    run = composed("arch=mine")
+    assert run.network is None and methods.build(run, 7, 100)(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
+
+
+BRANCHES = """
+from torch import nn
+class Branches(nn.Linear):
+    def __init__(self, num_classes): super().__init__(3, num_classes)
+    def forward(self, x): return super().forward(x.mean((2, 3)) if x.sum() > 0 else x)
+"""
+WRONG_NETWORKS = {
+    "no.such.module": "arch=mine (no.such.module) with method=single: the network cannot be made (",
+    "torch.nn.Flatten": "unexpected keyword argument 'num_classes'",
+    "builtins.dict": "its _target_ gives a dict, which is no torch.nn.Module",
+    "branches.Branches": "arch=mine (branches.Branches) with method=single: Branches cannot be traced by torch.fx",
+    "branches.thousand": "the network must give (2, 10) for 2 images, and gives (2, 1000)",
+    "branches.flat": "the network cannot take images (3, 32, 32) (RuntimeError: mat1 and mat2",
+}
+
+
+@pytest.mark.parametrize("target", WRONG_NETWORKS)
+def test_a_wrong_network_is_a_sentence(target, door, digits):
+    from rbue.training.checkpoints import build
+
+    thousand = "def thousand(num_classes): return nn.Sequential(nn.Flatten(), nn.Linear(3072, 1000))\n"
+    flat = "def flat(num_classes): return nn.Sequential(nn.Flatten(), nn.Linear(5, num_classes))\n"
+    plugins.choose(folder=own_arch(door({"branches.py": BRANCHES + thousand + flat}), _target_=target))
+    with pytest.raises(UserError) as refused:
+        build(composed("arch=mine"), digits)
+    assert WRONG_NETWORKS[target] in str(refused.value) and "\n" not in str(refused.value)
+
+
+# --- what is wrong with a plugin --------------------------------------------------------------------------------------
+
+
+def refusal(*names, folder=None, words=()):
+    with pytest.raises(Exception) as refused:
+        plugins.choose(names, folder)
+        composed(*words)
+    return sentence(refused.value, words)
+
+
+def test_what_cannot_be_imported_is_named_with_the_reason(door):
+    door({"broken.py": "1 / 0"})
+    assert "the plugin broken cannot be imported (ZeroDivisionError: division by zero)" in refusal("broken")
+    os.environ[plugins.PLUGINS] = ""
+    assert "the plugin absent cannot be imported (ModuleNotFoundError: No module named" in refusal("absent")
+
+
+def test_a_name_that_is_taken_is_refused(door):
+    door({"twice.py": SCHEMA.format(name="single")})
+    twice = "method=single is defined twice: in rbue.methods.single and in twice"
+    assert twice in refusal("twice")
+    os.environ[plugins.PLUGINS] = ""
+    door({"net.py": "from rbue.networks import network\n@network('small')\ndef small(classes): pass"})
+    assert "arch=small is defined twice: in rbue.networks and in net" in refusal("net")
+    os.environ[plugins.PLUGINS] = ""
+    folder = door({"dir/arch/small.yaml": "# @package _global_\narch: small\n"}) / "dir"
+    assert "dir/arch/small.yaml would never be read, since" in refusal(folder=folder)
+
+
+def test_a_method_without_its_yaml_is_refused(door):
+    door({"bare/__init__.py": SCHEMA.format(name="own")})
+    assert "bare registers method=own, which has no YAML: write conf/method/own.yaml" in refusal("bare")
+
+
+def test_a_yaml_without_its_schema_is_refused(door):
+    door({"loose/__init__.py": SCHEMA.format(name="own"), "loose/conf/method/own.yaml": own_yaml("own", "")})
+    said = refusal("loose", words=["method=own"])
+    assert "loose/conf/method/own.yaml has no schema" in said and "defaults: [/hydra/schema/own, _self_]" in said
+
+
+def test_a_yaml_without_its_package_is_refused(door):
+    folder = door({"dir/method/stray.yaml": own_yaml("stray")}) / "dir"
+    assert "method=stray stands in a YAML, but nothing registers it" in refusal(folder=folder, words=["method=stray"])
+    door({"dir/method/stray.yaml": own_yaml("stray", "")})
+    assert "method=stray stands in a YAML, but nothing registers it" in refusal(folder=folder, words=["method=stray"])
+
+
+def test_a_config_dir_that_is_not_there_is_refused(door):
+    assert "nowhere is no folder" in refusal(folder=door() / "nowhere")
