@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 import numpy as np
 import torch
 
-from rbue.cli import one_sentence_errors
+from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.data import load
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from rbue.errors import UserError
@@ -99,7 +99,7 @@ def arguments(argv):
     parser.add_argument("--out", type=Path, default="results/figures", help="where they go (default: %(default)s)")
     parser.add_argument("--image", type=int, default=0, help="which test image is on the sheet (default: %(default)s)")
     parser.add_argument("--textures", type=Path, help="a folder with frost1 to frost5; else package imagecorruptions")
-    return parser.parse_args(argv)
+    return parse_with_plugins(parser, argv)
 
 
 def main(argv=None):

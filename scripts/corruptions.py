@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from rbue.cli import one_sentence_errors
+from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.data import load
 from rbue.data.corrupted import refuse_size
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from rbue.data.corruptions.weather import NoTextures
-from rbue.errors import UserError
+from rbue.errors import UserError, one_of
 from rbue.runs import devices
 
 HEAD = 100  # images of a set that are hashed once more, for a check in seconds
@@ -121,14 +121,15 @@ def arguments():
     parser.add_argument("--data-dir", default="data", help="the folder that holds one folder per dataset")
     parser.add_argument("--size", type=int, help="pixels per side that your own images are resized to")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
-    parser.add_argument(
-        "--types", nargs="+", choices=CORRUPTIONS, default=[*CORRUPTIONS], metavar="TYPE", help="all if not given"
-    )
+    parser.add_argument("--types", nargs="+", metavar="TYPE", help="all if not given")
     parser.add_argument("--manifest", type=Path, help="OUT/manifest.json if not given")
     parser.add_argument("--textures", type=Path, help="a folder with frost1 to frost5")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or one GPU such as cuda:1")
-    args = parser.parse_args()
+    args = parse_with_plugins(parser, None)
+    args.types = args.types or [*CORRUPTIONS]
+    for name in args.types:
+        one_of(CORRUPTIONS, types=name)
     args.manifest = args.manifest or args.out / "manifest.json"
     return args
 

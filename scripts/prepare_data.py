@@ -10,8 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs without an install
 
+from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.data import load
-from rbue.errors import UserError
 
 
 def describe(dataset, data):
@@ -26,11 +26,9 @@ def main():
     parser.add_argument("dataset", help="cifar10, cifar100, tinyimagenet, digits, or a folder of your own images")
     parser.add_argument("--data-dir", default="data", help="the folder that holds one folder per dataset")
     parser.add_argument("--size", type=int, help="pixels per side that your own images are resized to")
-    args = parser.parse_args()
-    try:
+    with one_sentence_errors():
+        args = parse_with_plugins(parser, None)
         print(describe(args.dataset, load(args.dataset, args.data_dir, args.size)))
-    except UserError as refused:
-        sys.exit(str(refused))
 
 
 if __name__ == "__main__":

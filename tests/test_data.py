@@ -325,7 +325,7 @@ def test_the_script_needs_no_install_and_says_what_is_there(monkeypatch, capsys)
 def test_the_script_ends_with_the_sentence_when_refused(monkeypatch, tmp_path):
     with pytest.raises(SystemExit) as ended:
         run_script(monkeypatch, "cifar100", "--data-dir", tmp_path)
-    assert str(ended.value) == refusal("cifar100", tmp_path)
+    assert str(ended.value) == f"refused: {refusal('cifar100', tmp_path)}"
 
 
 # --- TinyImageNet -----------------------------------------------------------------------------------------------------

@@ -159,7 +159,9 @@ def test_in_testing_sample_k_has_mask_k_stacked_or_one_by_one_and_compiled(masks
     hidden = plain[:2](x)
     by_hand = torch.stack([plain[2](torch.where(mask, hidden, 0)).softmax(-1) for mask in layer.masks])
     for batch in (500, 2):  # all samples in one pass, or a pass per sample
-        torch.testing.assert_close(sampling.predict(network, x, samples=4, batch=batch).samples, by_hand)
+        torch.testing.assert_close(
+            sampling.predict(network, x, samples=4, batch=batch, keep_samples=True).samples, by_hand
+        )
     compiled = torch.compile(network, fullgraph=True, dynamic=False, backend="aot_eager")
     for k in range(4):
         with torch.no_grad(), noise.counted(network, 0, torch.tensor([k]), torch.arange(5)):

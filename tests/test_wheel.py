@@ -13,7 +13,7 @@ FILES = ("pyproject.toml", "setup.py", "train.py", "README.md", "LICENSE")
 LIBRARY = """
 import rbue, torch
 network = rbue.randomize(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)), q=0.5)
-print(rbue.__file__, tuple(rbue.predict(network, torch.rand(2, 4), samples=5).samples.shape))
+print(rbue.__file__, tuple(rbue.predict(network, torch.rand(2, 4), samples=5, keep_samples=True).samples.shape))
 """
 
 

@@ -41,7 +41,7 @@ class Own:
     read: Callable[[Path, int | None], dict] = read_files
     ood: str = ""  # the dataset whose images are foreign to this one; empty: none
 
-    def open(self, folder, size, download):
+    def read_arrays(self, folder, size, download):
         """The checked arrays, the names of the classes, and where they are from."""
         found = self.read(folder, size)
         arrays = check_arrays(found, folder, size)

@@ -66,7 +66,7 @@ class Source:
     sha256: dict[str, str] = field(default_factory=dict)  # of each array's bytes, where decoding leaves no freedom
     ood: str = ""  # the dataset whose images are foreign to this one; empty: none
 
-    def open(self, folder, size, download):
+    def read_arrays(self, folder, size, download):
         """The verified arrays, the names of the classes, and where they are from."""
         if size is not None:
             pixels = f"images of {self.size} × {self.size} pixels"
@@ -99,7 +99,7 @@ def load(dataset: str, data_dir: str | Path, size=None, download=True) -> Data:
     folder = Path(data_dir).expanduser() / dataset
     source = DATASETS.get(dataset) or unregistered(dataset, folder)
     try:
-        arrays, names, origin = source.open(folder, size, download)
+        arrays, names, origin = source.read_arrays(folder, size, download)
     except OSError as error:
         raise UserError(f"{error.filename or folder} cannot be used: {error.strerror or error}") from error
     images = {name: nchw(arrays[name]) for name in ("train_images", "test_images")}
