@@ -1,18 +1,20 @@
 """Faults from outside: memory, disk, other programs' files. Each gives one sentence; nothing is overwritten or lost."""
 
+import dataclasses
 import errno
 import json
 import resource
 from contextlib import contextmanager
 from pathlib import Path
 
+import made_up
 import pytest
 import torch
 
 from rbue import cli, training
 from rbue.errors import UserError
-from rbue.runs import results, schema, sweeps
-from rbue.training import checkpoints, loop
+from rbue.runs import locks, results, schema, sweeps
+from rbue.training import checkpoints, loop, packs
 
 CPU = torch.device("cpu")
 OUT_OF_MEMORY = (
@@ -198,3 +200,53 @@ def test_tensorboard_that_is_not_installed_is_named(digits_run, monkeypatch):
     monkeypatch.setattr("rbue.config.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install -e '\.\[tensorboard\]'"):
         digits_run("logger=tensorboard")
+
+
+# --- files of other runs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "checkpoint.pt"])
+def test_weights_and_checkpoints_of_another_run_are_refused(name, digits_run, few_digits):
+    theirs, ours = (digits_run("epochs=1", f"seed={k}") for k in range(2))
+    training.load_or_train([theirs], few_digits, CPU)
+    saved = checkpoints.load_file(results.weights_folder(theirs) / "weights.pt", CPU)
+    checkpoints.save(results.weights_folder(ours) / name, saved)
+    with pytest.raises(UserError, match=rf"{name} is of another run \(seed=0\): move it away to train again"):
+        training.load_or_train([ours], few_digits, CPU)
+
+
+def test_weights_that_are_not_finite_are_refused(digits_run, few_digits):
+    run = digits_run("epochs=1")
+    training.load_or_train([run], few_digits, CPU)
+    path = results.weights_folder(run) / "weights.pt"
+    saved = checkpoints.load_file(path, CPU)
+    next(iter(saved["network"].values())).fill_(torch.nan)
+    checkpoints.save(path, saved)
+    with pytest.raises(UserError, match=r"weights\.pt holds weights that are not finite"):
+        training.load_or_train([run], few_digits, CPU)
+
+
+def test_the_result_of_another_run_is_refused(digits_run):
+    theirs, ours = (digits_run(f"seed={k}") for k in range(2))
+    made = made_up.result("Single", where=("digits", "demo", "small"))
+    results.write(results.folder(ours) / "result.json", made | {"name": theirs.name, "config": theirs.identity})
+    with pytest.raises(UserError, match=r"is the result of .*seed0.*: move it away"):
+        results.find(ours)
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_that_links_nowhere_is_refused(tmp_path):
+    (tmp_path / ".lock").symlink_to(tmp_path / "gone" / "lock")
+    with pytest.raises(locks.Closed, match="cannot be locked"):
+        locks.try_lock(tmp_path)
+
+
+def test_a_thousand_missing_trainings_take_few_open_files(digits_run, monkeypatch):
+    first, held = digits_run(), []
+    runs = [dataclasses.replace(first, seed=k) for k in range(1000)]
+    monkeypatch.setattr(locks, "try_lock", lambda folder: held.append(folder) or locks.Lock(folder, None, []))
+    monkeypatch.setattr(locks.Lock, "release", lambda self: None)
+    with packs.acquire_pack(runs, torch.device("cuda")) as pack:
+        assert [run.seed for run in pack] == [0, 1, 2, 3] and len(held) == 4

@@ -265,3 +265,11 @@ def test_a_new_setting_with_a_neutral_value_changes_no_name_and_no_byte(tmp_path
     written = sorted(path.relative_to(tmp_path / "new") for path in (tmp_path / "new").rglob("*.*"))
     assert len(written) > 30 and Path("claims.md") in written
     assert filecmp.cmpfiles(tmp_path, tmp_path / "new", written, shallow=False) == (written, [], [])
+
+
+@pytest.mark.parametrize("name", ["/elsewhere/x", "../x", "", ".hidden", "a/b"])
+def test_a_name_that_leads_elsewhere_is_no_name(name):
+    (made,) = of_all_kinds()[:1]
+    for key in ("dataset", "arch", "protocol"):
+        with pytest.raises(ValueError, match=f"config.{key} is .*, not a name"):
+            schema.parse(made | {"config": made["config"] | {key: name}})

@@ -32,6 +32,7 @@ from rbue.report.text import (
     outside_note,
     title,
 )
+from rbue.runs import results
 
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
@@ -106,7 +107,7 @@ def put_headline(readme, tables):
     """Replace the text between the README's two markers."""
     text = Path(readme).read_text(encoding="utf-8")
     before, after = text.split(BEGIN)[0], text.split(END)[1]
-    Path(readme).write_text(f"{before}{BEGIN}\n{headline(tables)}\n{END}{after}", encoding="utf-8", newline="\n")
+    results.write(readme, f"{before}{BEGIN}\n{headline(tables)}\n{END}{after}")
 
 
 # --- files and the terminal -------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rbue.errors import UserError
 
+TRIES = 100  # to lock a folder that others remove meanwhile
 POLL = 0.5  # seconds between two attempts to get a lock that another process holds
 
 
@@ -43,15 +44,17 @@ def try_lock(folder):
     """Return the folder's lock, or None if another process holds it."""
     folder, file = Path(folder), None
     made = [p for p in (folder, *folder.parents) if not os.path.exists(p)]
-    while not file:
+    for attempt in range(TRIES):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = lock_file(folder / ".lock")
-        except FileNotFoundError:  # the previous holder has just removed the folder
-            continue
+            if file := lock_file(folder / ".lock"):
+                break
+        except FileNotFoundError as error:  # the previous holder has just removed the folder, or .lock links nowhere
+            if attempt + 1 == TRIES:
+                raise Closed(folder, error) from error
         except OSError as error:
             raise Closed(folder, error) from error
-    if file is BUSY:
+    if file is None or file is BUSY:
         return None
     for part in folder.glob(".*.part"):  # a half-written file of a killed holder
         part.unlink()

@@ -58,7 +58,10 @@ def find(run):
     path = folder(run) / "result.json"
     if not os.path.exists(path):  # Path.exists() raises if the folder may not be entered
         return None
-    return schema.read(path)
+    result = schema.read(path)
+    if result.name != run.name:
+        raise UserError(f"{path} is the result of {result.name}: move it away, and this run starts")
+    return result
 
 
 def write_result(run, report, trainings, cost, predictions=None):

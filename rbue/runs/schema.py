@@ -7,6 +7,7 @@ counts the test images; `upgrade` turns an older file into it.
 
 import json
 import math
+import re
 import sys
 from collections.abc import Sized
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -261,12 +262,15 @@ def parse(content: dict[str, Any]) -> Result:
 
 
 AXES = ("method", "dataset", "arch", "protocol", "seed")
+NAME = re.compile(r"\w[\w.+-]*")
 
 
 def check(settings: dict[str, Any]) -> None:
     """A ValueError where a config lacks an axis or has a value that no run of its method can have."""
     for key in (key for key in AXES if key not in settings):
         raise ValueError(f"no config.{key}")
+    for key in (key for key in AXES if key != "seed" and not NAME.fullmatch(str(settings[key]))):
+        raise ValueError(f"config.{key} is {settings[key]!r:.40}, not a name")  # it becomes part of a path
     kinds = kinds_of(checked(settings["method"], str, "config.method"))
     for key, value in settings.items():
         if key in kinds:

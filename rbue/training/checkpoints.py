@@ -20,8 +20,20 @@ def load_trained(run, data, device):
     path = weights_folder(run) / "weights.pt"
     saved, network = load_file(path, device), build(run, data).to(device)
     with check_content(path):
+        check_identity(saved, run, path)
         network.load_state_dict(saved["network"])
-        return network.eval(), saved["record"]
+        record = saved["record"]
+    if not all(t.isfinite().all() for t in network.state_dict().values()):
+        raise UserError(f"{path} holds weights that are not finite: move it away to train again")
+    return network.eval(), record
+
+
+def check_identity(saved, run, path):
+    """Refuse the file of another run. Files of earlier versions do not say whose they are."""
+    own = saved.get("identity", run.training_identity)
+    if other := {key: own.get(key) for key, value in run.training_identity.items() if own.get(key) != value}:
+        settings = ", ".join(f"{key}={value}" for key, value in other.items())
+        raise UserError(f"{path} is of another run ({settings}): move it away to train again")
 
 
 def steps_done(run):

@@ -13,7 +13,7 @@ from rbue.progress import bars
 from rbue.runs import devices
 from rbue.runs.results import weights_folder
 from rbue.training import capture
-from rbue.training.checkpoints import build, check_content, load_file, save
+from rbue.training.checkpoints import build, check_content, check_identity, load_file, save
 from rbue.training.curves import add_row, label, open_board, report_epoch
 from rbue.training.signals import Stop
 from rbue.training.step import Images, Step
@@ -47,6 +47,7 @@ class Training:
         if self.checkpoint.exists():
             saved = load_file(self.checkpoint, self.step.device)
             with check_content(self.checkpoint):
+                check_identity(saved, self.run, self.checkpoint)
                 self.step.load(saved["step"])
                 self.curve, self.seconds = saved["curve"], saved["seconds"]
                 self.step.sums.copy_(saved.get("sums", torch.zeros_like(self.step.sums)))
@@ -58,7 +59,7 @@ class Training:
 
     def save_checkpoint(self):
         content = {"step": self.step.state(), "sums": self.step.sums, "curve": self.curve, "seconds": self.seconds}
-        save(self.checkpoint, content)
+        save(self.checkpoint, content | {"identity": self.run.training_identity})
 
     def finish_epoch(self, epoch):
         """Add the epoch to the curve. Return why the run must end here, or None."""
@@ -85,7 +86,7 @@ class Training:
             "curve": {key: [float(f"{row[key]:.5g}") for row in self.curve] for key in ("loss", "accuracy", "kl")},
         }
         saved = {"network": self.step.network.state_dict(), "record": record | shared | self.curve[-1]}
-        save(weights_folder(self.run) / "weights.pt", saved)
+        save(weights_folder(self.run) / "weights.pt", saved | {"identity": self.run.training_identity})
         self.checkpoint.unlink(missing_ok=True)
         if self.board:
             self.board.close()

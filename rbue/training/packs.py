@@ -59,22 +59,24 @@ def acquire_pack(runs, device):
     """Lock the next pack, so that no other process trains it, and yield it. The pack is empty if no run is left."""
     held = {}
     try:
-        first = locks.first_free(list(map(weights_folder, runs)), "waiting for the training of")
-        held[first.folder] = first
-        for path in map(weights_folder, runs):  # a training that two cells need is listed twice and locked once
-            held[path] = held[path] if path in held else locks.try_lock(path)
-        pack = next(packs([run for run in runs if held[weights_folder(run)]], device), [])
-        for path in held.keys() - set(map(weights_folder, pack)):
-            release(held.pop(path))
-        yield pack
+        for pack in packs(runs, device):  # a lock is an open file, so only one pack is locked at a time
+            for run in pack:
+                if lock := locks.try_lock(weights_folder(run)):
+                    held[run.training_name] = lock
+            if held:
+                break
+        else:
+            wait_for_one(runs)
+        yield [run for run in pack if run.training_name in held and not is_trained(run)] if held else []
     finally:
         for lock in held.values():
-            release(lock)
+            lock.release()
 
 
-def release(lock):
-    if lock:
-        lock.release()
+def wait_for_one(runs):
+    """Wait until another process has finished or left one of the trainings."""
+    if missing := [weights_folder(run) for run in runs if not is_trained(run)]:
+        locks.first_free(missing, "waiting for the training of").release()
 
 
 def packs(runs, device):

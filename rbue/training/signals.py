@@ -10,7 +10,7 @@ class Stop:
     Then the signal is raised again for its previous handler: submitit requeues the job, and a plain process ends.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
     def __enter__(self):
         self.asked, self.before = [], {}
