@@ -8,6 +8,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.utils import JobStatus
 from hydra.errors import HydraException
 
+from rbue.errors import UserError
 from rbue.runs import results, sweeps
 from rbue.runs.messages import sentence
 
@@ -23,6 +24,8 @@ class UnionSweeper(BasicSweeper):
         loader = self.hydra_context.config_loader
         jobs = sweeps.jobs(arguments, loader, lambda overrides: loader.load_sweep_config(self.config, overrides))
         runs = [run for _, run in jobs]
+        if not runs:
+            raise UserError(f"{' '.join(arguments)} is no run: a range or a list of choices is empty")
         cells = [sweeps.cell(run) for run in runs]
         missing = [words for (words, _), one in zip(jobs, cells, strict=True) if one.state != "done"]
         print(sweeps.table(cells), flush=True)
@@ -33,7 +36,7 @@ class UnionSweeper(BasicSweeper):
         try:
             returned = self.launcher.launch(missing, initial_job_idx=0)
         except Exception as error:  # a worker that was killed, a cluster that went away
-            if isinstance(error, HydraException):
+            if isinstance(error, (HydraException, UserError)):
                 raise
             print(sweeps.table(sweeps.refresh(cells)), flush=True)
             sys.exit(f"failed: the launcher gave up ({sentence(error)}): the same command goes on with what is missing")

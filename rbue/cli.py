@@ -46,9 +46,11 @@ def one_sentence_errors():
         if wants_traceback():
             raise
         sys.exit(f"failed: {sentence(error)}")
-    except ValueError as error:
-        if wants_traceback() or not str(error).startswith("Config group override"):  # Hydra's, for arch=1 or arch=true
+    except ValueError as error:  # Hydra's: a job's own errors are Failed by now
+        if wants_traceback() or in_multirun():
             raise
+        if not str(error).startswith("Config group override"):  # for arch=1 or arch=true
+            sys.exit(f"refused: {' '.join(str(error).split())}: python train.py --help shows what can be written")
         words = [word for word in sys.argv[1:] if word.partition("=")[0] in ("", *GROUPS)]
         sys.exit(f"refused: {' '.join(words)}: a choice is a name, not a number; python train.py --help lists them")
 
@@ -76,6 +78,17 @@ def parse_with_plugins(parser, argv):
     args = parser.parse_intermixed_args(argv)
     plugins.choose(args.plugin, args.config_dir)
     return args
+
+
+def refuse_unknown_options(words):
+    """Refuse an option that Hydra does not know in one sentence; its parser prints eight lines of usage."""
+    parser = get_args_parser()
+
+    def refuse(message):
+        raise UserError(f"{message}: settings are written without dashes, such as seed=0; python train.py --help")
+
+    parser.error = refuse
+    parser.parse_args(words)
 
 
 def for_hydra(words):

@@ -107,6 +107,8 @@ class Run:
         if self.precision == "auto":
             self.precision = auto_precision(self.device)
         one_of(("auto", "eager"), engine=self.engine)
+        for name in ("data_dir", "results_dir", "weights_dir"):
+            setattr(self, name, os.path.expanduser(getattr(self, name)))
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise UserError(f"device={self.device} is not known: choose auto, cpu, cuda or one GPU such as cuda:1")
         one_of(("csv", "tensorboard"), logger=self.logger)

@@ -11,6 +11,7 @@ from rbue.cli import (
     one_sentence_errors,
     parse,
     prepare_hydra,
+    refuse_unknown_options,
     take_plugins,
     take_plugins_of_completion,
 )
@@ -25,7 +26,9 @@ def main():
     prepare_hydra()
     with one_sentence_errors():
         take_plugins_of_completion()
-        sys.argv = for_hydra([sys.argv[0], *take_plugins(sys.argv[1:])])
+        words = take_plugins(sys.argv[1:])
+        refuse_unknown_options(words)
+        sys.argv = for_hydra([sys.argv[0], *words])
         register_once()
         run_job()
 

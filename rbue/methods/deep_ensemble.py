@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 
 from rbue.config import Run, evaluation, unused
-from rbue.errors import at_least
+from rbue.errors import within
 from rbue.methods import method
 from rbue.methods.single import Single
 
@@ -18,7 +18,7 @@ class DeepEnsemble(Run):
 
     def __post_init__(self):
         super().__post_init__()
-        at_least(1, members=self.members)
+        within(1, 1000, members=self.members)
 
     @property
     def trainings(self):

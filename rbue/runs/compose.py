@@ -109,7 +109,7 @@ def composed(dataset, protocol, method):
     try:
         with own_hydra():
             return parse(compose("config", [f"dataset={dataset}", f"protocol={protocol}", f"method={method}"]))
-    except HydraException:
+    except (HydraException, UserError):
         return None
 
 
