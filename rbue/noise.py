@@ -122,6 +122,7 @@ class Noise:
     def __init__(self, sites=0):
         self.sites = sites
         self.by_row = self.by_pass = None  # (sites, rows, 2) and (sites, 1, 2) inside `counted`
+        self.calls = None  # {site: calls in this pass} inside `calls_apart`
         self.step = None  # the number of the sample or of the training step inside `counted`: an int or a tensor
 
     def of_rows(self, site, rows, device):
@@ -130,7 +131,12 @@ class Noise:
             return fresh(rows, device)
         if rows not in (1, self.by_row.shape[1]):  # one row, as of a parameter, is broadcast to all images
             raise UserError(f"a random layer got {rows} rows for {self.by_row.shape[1]} images: images must come first")
-        return self.by_row[site]
+        return self.by_row[site] if self.calls is None else self.of_call(site)
+
+    def of_call(self, site):
+        """Return the keys of a layer's next call in this pass: those of its first call are the layer's own."""
+        count = self.calls[site] = self.calls.get(site, -1) + 1
+        return rekey(self.by_row[site], count) if count else self.by_row[site]
 
     def of_pass(self, site, device):
         """Return the key of a layer that draws noise once per forward pass."""
@@ -148,6 +154,25 @@ def draw_keys(seed, step, rows, sites):
     """Keys of a network's stochastic layers, per row and per pass. `step` may differ per row; a pass uses the first."""
     first = step[:1] if torch.is_tensor(step) else step
     return keys(seed, step, rows, sites), keys(seed, first, torch.full_like(rows[:1], PASS), sites)
+
+
+def rekey(row_keys, count):
+    """Other keys that follow from these and a number."""
+    low, high = row_keys.long().unbind(-1)
+    state = _splitmix((high << 32) | (low & 0xFFFFFFFF), torch.full_like(low, count))
+    return torch.stack([state.to(torch.int32), (state >> 32).to(torch.int32)], -1)
+
+
+@contextmanager
+def calls_apart(network):
+    """Inside, a layer that is called several times in a pass draws anew at each call, as it does in training. Networks
+    that `randomize` made have a layer per call and do not need this."""
+    noise = of(network)
+    noise.calls = {}
+    try:
+        yield
+    finally:
+        noise.calls = None
 
 
 @contextmanager

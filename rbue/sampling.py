@@ -5,6 +5,7 @@ A sampler is a function (images, rows) -> probabilities of one batch, a few samp
 """
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -73,6 +74,8 @@ def predict(
     repeated along with them; everything else is passed on as it is.
     """
     at_least(1, samples=samples, batch=batch)
+    if samples > 1 and not any(isinstance(m, StochasticLayer) for m in network.modules()):
+        warnings.warn("the network has no stochastic layer, so all samples are equal: rbue.randomize it", stacklevel=2)
     numbers = None if index is None else image_numbers(index)
     shared, each = divide_kwargs(network, images, forward_kwargs or {})
     home = images.device if torch.is_tensor(images) else torch.device("cpu")
@@ -243,8 +246,43 @@ def sampler(
     if noise.of(network).sites == 0:
         return lambda x, rows, **own: [probabilities(network(x, **shared, **own), len(x))[None]]
     if isinstance(network, fx.GraphModule):
-        return Stacked(network, samples, seed, stack, shared, each)
+        return StackedIfPossible(network, samples, seed, stack, shared, each)
     return lambda x, rows, **own: one_by_one(network, x, rows, samples, seed, {**shared, **own})
+
+
+class StackedIfPossible:
+    """Stacks samples if that gives the same numbers as one pass per sample, which the first images tell.
+
+    It does not where images of a batch meet behind the noise, as in a batch statistic.
+    """
+
+    def __init__(self, network: fx.GraphModule, samples: int, *settings: Any) -> None:
+        self.network, self.samples, self.settings = network, samples, settings
+        self.stacked = Stacked(network, samples, *settings)
+        self.possible: bool | None = None if samples > 1 else True
+
+    def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterable[Tensor]:
+        if self.possible is None:
+            few = {name: t[:FEW] for name, t in own.items()}
+            self.possible = self.agrees(x[:FEW], rows[:FEW], few)
+        return self.stacked(x, rows, **own) if self.possible else self.singly(self.samples, x, rows, own)
+
+    def singly(self, samples: int, x: Tensor, rows: Tensor, own: Mapping[str, Tensor]) -> Iterator[Tensor]:
+        seed, _, shared, _ = self.settings
+        return one_by_one(self.network, x, rows, samples, seed, {**shared, **own})
+
+    def agrees(self, x: Tensor, rows: Tensor, own: Mapping[str, Tensor]) -> bool:
+        seed, _, shared, each = self.settings
+        try:
+            (two,) = Stacked(self.network, 2, seed, 2 * len(x), shared, each)(x, rows, **own)
+        except Exception:  # whatever a network makes of a larger batch
+            return False
+        tolerance = 1e-3 if x.dtype == torch.float32 else 2e-2
+        singly = zip(two, self.singly(2, x, rows, own), strict=True)
+        return all(torch.allclose(stacked, single[0], atol=tolerance) for stacked, single in singly)
+
+
+FEW = 4  # images on which stacking is tried
 
 
 def probabilities(logits: Any, images: int | None = None) -> Tensor:
@@ -263,7 +301,7 @@ def one_by_one(
 ) -> Iterator[Tensor]:
     """For noise in the weights, which all images of a pass share, and for networks that are not traced."""
     for k in range(samples):
-        with noise.counted(network, seed + noise.TEST, k, rows):
+        with noise.counted(network, seed + noise.TEST, k, rows), noise.calls_apart(network):
             probs = probabilities(network(x, **kwargs), len(x))
         yield probs[None]
 

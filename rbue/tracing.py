@@ -55,7 +55,8 @@ def trace_in_mode(network, mode, whole):
         known = {a.name: a.default for a in arguments if a.default is None or isinstance(a.default, bool)}
         with in_mode(network, mode), unchanged(network):
             graph = Tracer(whole).trace(network, known or None)
-        return thaw_dropout(fx.GraphModule(network, without(graph, known)))
+            traced = fx.GraphModule(network, without(graph, known))  # takes the constants that fx put on the network
+        return thaw_dropout(traced)
     except UserError:
         raise
     except Exception as error:  # whatever a network's own code makes of a proxy
@@ -85,7 +86,8 @@ def unchanged(network):
     before = {name: (module, dict(vars(module))) for name, module in network.named_modules()}
     yield
     for name, (module, own) in before.items():
-        changed = [key for key, value in vars(module).items() if key not in own or own[key] is not value]
+        found = [key for key, value in vars(module).items() if key not in own or own[key] is not value]
+        changed = [key for key in found if not key.startswith("_tensor_constant")]  # these are fx's own
         vars(module).clear()
         vars(module).update(own)
         for key in changed:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from torchvision.io import write_png
 
 import rbue
-from rbue import sampling
+from rbue import noise, sampling
 
 X = torch.randn(11, 6, generator=torch.Generator().manual_seed(0))
 DATASET = TensorDataset(X, torch.zeros(11))
@@ -100,7 +100,7 @@ def test_memory_does_not_grow_with_the_number_of_samples(monkeypatch):
 
     monkeypatch.setattr(torch.Tensor, "softmax", watched)
     rbue.predict(network(), X, samples=40, batch=11)
-    assert len(most) == 40 and max(most) <= 2
+    assert len(most) == 40 + 3 and max(most) <= 2  # three passes over a few images try whether samples can be stacked
 
 
 # --- what it predicts -------------------------------------------------------------------------------------------------
@@ -310,3 +310,55 @@ def test_the_example_with_a_torchvision_network_reads_image_files(tmp_path):
     assert len(lines) == 8, done.stderr
     assert re.fullmatch(r".+light.png: entropy \d\.\d+ nats, mutual information \d\.\d+ nats", lines[4])
     assert all(re.fullmatch(r" +\d+\.\d%  .+", line) for line in lines[5:])
+
+
+# --- networks that cannot be stacked ----------------------------------------------------------------------------------
+
+
+class Meeting(nn.Module):
+    """Images of a batch meet behind the noise."""
+
+    def __init__(self, meet):
+        super().__init__()
+        self.first, self.last, self.meet = nn.Linear(8, 8), nn.Linear(8, 3), meet
+
+    def forward(self, x):
+        return self.last(self.meet(self.first(x).relu()))
+
+
+@pytest.mark.parametrize(
+    "meet",
+    [
+        lambda h: h - h.mean(0),
+        lambda h: h / h.numel(),
+        lambda h: torch.einsum("bi,ci->bc", h, h) @ h,
+        lambda h: h * torch.ones(6, 8),
+    ],
+    ids=["statistic", "numel", "einsum", "constant"],
+)
+def test_a_network_whose_images_meet_is_sampled_one_pass_per_sample(meet):
+    torch.manual_seed(0)
+    network, x = rbue.randomize(Meeting(meet), q=0.5), torch.randn(6, 8)
+    found = rbue.predict(network, x, samples=5, keep_samples=True).samples
+    rows = torch.arange(6)
+    for k in range(5):
+        with noise.counted(network, noise.TEST, k, rows), torch.no_grad():
+            torch.testing.assert_close(found[k], network(x).softmax(-1))
+
+
+def test_a_layer_that_is_called_twice_draws_twice():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.activation = rbue.DropReLU(0.5)
+
+        def forward(self, x):
+            return torch.stack([self.activation(x).sum(1), self.activation(x).sum(1)], 1)
+
+    drawn = rbue.predict(Twice(), -torch.ones(2, 64), samples=20, keep_samples=True).samples
+    assert (drawn[..., 0] != drawn[..., 1]).float().mean() > 0.8
+
+
+def test_a_network_without_a_stochastic_layer_is_named():
+    with pytest.warns(UserWarning, match="the network has no stochastic layer"):
+        rbue.predict(nn.Linear(8, 3), torch.randn(2, 8), samples=3)

@@ -391,3 +391,13 @@ def test_what_is_updated_in_place_by_noise_keeps_its_spread():
     with noise.counted(network, 0, 0, keys):
         assert torch.equal(every(*once(x)), whole)
     assert rbue.predict(network, x, samples=20, keep_samples=True).samples.std(0).min() > 0
+
+
+def test_a_constant_in_forward_stays_out_of_the_users_network():
+    class Scaled(nn.Linear):
+        def forward(self, x):
+            return super().forward(x).relu() * torch.tensor([1.0, 2.0, 3.0])
+
+    own, x = Scaled(8, 3), torch.randn(4, 8)
+    names = set(vars(own))
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x)) and set(vars(own)) == names
