@@ -20,19 +20,19 @@ class PackedLauncher(BasicLauncher):
         waiting = dict(enumerate(jobs, initial_job_idx))
         for run in {run.device: run for _, run in waiting.values()}.values():
             devices.choose(run.device, run.per_gpu)  # refuse a device that is not there before the first job starts
-        returned = {number: lost(waiting.pop(number)[1], why) for number, why in without_official(waiting).items()}
+        returned = {number: fail_job(waiting.pop(number)[1], why) for number, why in without_official(waiting).items()}
         for failed in training.train_in_packs([part for _, run in waiting.values() for part in run.trainings]):
-            while (number := free(waiting, failed)) is not None:
+            while (number := next_ready(waiting, failed)) is not None:
                 returned[number] = self.run_one(number, *waiting.pop(number), failed)
         while waiting:  # for jobs that another process is running
-            number = free(waiting, failed)
+            number = next_ready(waiting, failed)
             number = next(iter(waiting)) if number is None else number
             returned[number] = self.run_one(number, *waiting.pop(number), failed)
         return [returned[number] for number in sorted(returned)]
 
     def run_one(self, number, overrides, run, failed):
         for reason in (failed[part.training_name] for part in run.trainings if part.training_name in failed):
-            return lost(run, reason)
+            return fail_job(run, reason)
         (returned,) = super().launch([overrides], number)
         return returned
 
@@ -56,7 +56,7 @@ def why_no_sets(run):
     return None
 
 
-def free(waiting, failed):
+def next_ready(waiting, failed):
     """Return the number of the first job that no other process runs and whose networks are trained or have failed, or
     None."""
     for number, (_, run) in waiting.items():
@@ -66,7 +66,7 @@ def free(waiting, failed):
     return None
 
 
-def lost(run, failed):
+def fail_job(run, failed):
     """Record that a job failed because its networks or images are missing, and return it."""
     job = JobReturn(status=JobStatus.FAILED)
     job.return_value = keep_failure(run, failed)

@@ -31,14 +31,14 @@ class _RReLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, keys, l, u):
         y = torch.where(x < 0, _RReLU.scale(x, keys, l, u), x)
-        ctx.save_for_backward(y, hidden(keys))
+        ctx.save_for_backward(y, inverted(keys))
         ctx.bounds = l, u
         return y
 
     @staticmethod
     def backward(ctx, grad):
         y, keys = ctx.saved_tensors
-        return torch.where(y < 0, _RReLU.scale(grad, hidden(keys), *ctx.bounds), grad), None, None, None
+        return torch.where(y < 0, _RReLU.scale(grad, inverted(keys), *ctx.bounds), grad), None, None, None
 
     @staticmethod
     def scale(x, keys, l, u):
@@ -50,7 +50,7 @@ class _RReLU(torch.autograd.Function):
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, keys, limit):
-        ctx.save_for_backward(hidden(keys), limit)
+        ctx.save_for_backward(inverted(keys), limit)
         return _Dropout.drop(x, keys, limit)
 
     @staticmethod
@@ -61,10 +61,10 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         keys, limit = ctx.saved_tensors
-        return _Dropout.drop(grad, hidden(keys), limit), None, None
+        return _Dropout.drop(grad, inverted(keys), limit), None, None
 
 
-def hidden(keys: Tensor) -> Tensor:
+def inverted(keys: Tensor) -> Tensor:
     """Return the bitwise NOT of the keys (self-inverse), so that the compiler cannot share the draws of the two passes.
     If it did, it would store the noise, up to four bytes per element."""
     return ~keys

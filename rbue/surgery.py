@@ -61,12 +61,12 @@ def randomize(
     graph = trace(network)
     refuse_hidden(graph)
     warn_of_others(graph)
-    for node in at(position, some(rectifiers(graph), network)):
+    for node in choose_position(position, need_rectifiers(rectifiers(graph), network)):
         replace(graph, node, copy.deepcopy(recipe))
     return wire(finish(graph))
 
 
-def at(position, nodes):
+def choose_position(position, nodes):
     places = {"all": slice(None), "first": slice(0, 1), "last": slice(-1, None)}
     if position not in places:
         raise UserError(f"position={position} is not known: choose one of {', '.join(places)}")
@@ -121,7 +121,7 @@ def inner_rectifier(graph, node):
     return calls[0].target if len(calls) == len(closed) == 1 and calls[0].op == "call_module" else None
 
 
-def some(nodes, network):
+def need_rectifiers(nodes, network):
     if not nodes and any(isinstance(m, StochasticLayer) for m in network.modules()):
         raise UserError(f"{type(network).__name__} is random already: start again from the network it was made of")
     if not nodes:
@@ -277,14 +277,14 @@ def deterministic(network: nn.Module) -> nn.Module:
     """Return the deterministic network: a copy in which every stochastic layer is replaced by its mean."""
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if parametrize.is_parametrized(m)]:
-        settle(module)
+        use_means(module)
     for name, module in list(network.named_modules()):
         if isinstance(module, StochasticLayer):
             network.set_submodule(name, module.deterministic())
     return network
 
 
-def settle(module):
+def use_means(module):
     """Replace the module's random weights by their posterior means. torch's remove_parametrizations would change the
     class, which copies share."""
     means = {name: chain.original for name, chain in module.parametrizations.items()}

@@ -55,7 +55,7 @@ def trace_in_mode(network, mode, whole):
         known = {a.name: a.default for a in arguments if a.default is None or isinstance(a.default, bool)}
         with in_mode(network, mode), unchanged(network):
             graph = Tracer(whole).trace(network, known or None)
-        return thaw_dropout(fx.GraphModule(network, without(graph, known)))
+        return thaw_dropout(fx.GraphModule(network, remove_arguments(graph, known)))
     except UserError:
         raise
     except Exception as error:  # a network's own code may raise anything if it gets a proxy
@@ -135,7 +135,7 @@ def reads_mode(module):
     return any("training" in f.__code__.co_names for f in functions if inspect.isfunction(f))
 
 
-def without(graph, known):
+def remove_arguments(graph, known):
     """Remove the arguments that were fixed to their defaults, and torch's assertions about their values."""
     gone = {n for n in graph.nodes if n.op == "placeholder" and n.target.rpartition("_")[0] in known}
     for node in graph.nodes:
