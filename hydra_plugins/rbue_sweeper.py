@@ -34,7 +34,7 @@ class UnionSweeper(BasicSweeper):
         importable_in_workers()
         try:
             returned = self.launcher.launch(missing, initial_job_idx=0)
-        except Exception as error:  # for example a worker was killed, or a cluster disappeared
+        except Exception as error:  # a worker that was killed, a cluster that went away
             if isinstance(error, HydraException):
                 raise
             print(sweeps.table(sweeps.refresh(cells)), flush=True)

@@ -47,8 +47,7 @@ def one_sentence_errors():
             raise
         sys.exit(f"failed: {sentence(error)}")
     except ValueError as error:
-        # Hydra raises this ValueError for arch=1 or arch=true
-        if wants_traceback() or not str(error).startswith("Config group override"):
+        if wants_traceback() or not str(error).startswith("Config group override"):  # Hydra's, for arch=1 or arch=true
             raise
         words = [word for word in sys.argv[1:] if word.partition("=")[0] in ("", *GROUPS)]
         sys.exit(f"refused: {' '.join(words)}: a choice is a name, not a number; python train.py --help lists them")
