@@ -1,8 +1,8 @@
-"""A training loop of your own with random rectifiers: scikit-learn's digits, a few seconds on a CPU.
+"""A training loop of your own with random rectifiers, on scikit-learn's digits. It takes a few seconds on a CPU.
 
     python examples/own_training_loop.py
 
-Nothing of the suite is used: only `rbue.randomize` and `rbue.predict`.
+It uses only `rbue.randomize` and `rbue.predict`, and nothing else of the suite.
 """
 
 import sys

@@ -1,17 +1,17 @@
 """Uncertainty of a pretrained torchvision network on your own image files.
 
     python examples/pretrained_torchvision.py cat.jpg dog.png            # downloads the network's weights once
-    python examples/pretrained_torchvision.py --random-weights cat.jpg   # without a network connection: tries the code
+    python examples/pretrained_torchvision.py --random-weights cat.jpg   # tries the code without a download
 
-A network that was trained without random rectifiers has never met their noise, and loses accuracy by it: so q is near 1
+A network that was trained without random rectifiers loses accuracy if its rectifiers become random. So q is close to 1
 here. Measured on scikit-learn's digits (797 test images, 20 samples, one seed), with networks trained without noise:
 
     rectifiers   q=1      q=0.99   q=0.95   q=0.9    q=0.8
      2           96.7 %   96.6 %   96.5 %   95.7 %   94.4 %
     17           93.5 %   93.5 %   93.2 %   92.5 %   90.2 %
 
-Nobody has measured it on ImageNet's networks here: compare with --q 1 on images of your own before you rely on it. For
-q = 0.9, as in the paper, train or fine-tune the network that `rbue.randomize` returns.
+This was not measured on ImageNet. Before you rely on it, compare with --q 1 on your own images. For q = 0.9, as in the
+paper, train or fine-tune the network that `rbue.randomize` returns.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
 
 
 def load(name: str, random_weights: bool) -> tuple[nn.Module, models.Weights]:
-    """The network and the description of its weights, which has the classes and how images are prepared."""
+    """Return the network and the description of its weights, which has the class names and the image transforms."""
     weights = models.get_model_weights(name).DEFAULT
     network = models.get_model(name, weights=None if random_weights else weights)
     return network.eval(), weights
@@ -64,5 +64,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (rbue.UserError, ValueError, RuntimeError, OSError) as error:  # a name, a file or a download that is none
+    except (rbue.UserError, ValueError, RuntimeError, OSError) as error:  # a wrong name, a bad file, a failed download
         sys.exit(f"error: {error}")

@@ -1,4 +1,4 @@
-"""Where Hydra looks for YAML: in the folders of plugins too, after the suite's own. Hydra looks in this folder."""
+"""Add the plugins' folders to Hydra's search path for YAML, after the suite's own. Hydra finds this file by itself."""
 
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 

@@ -1,4 +1,4 @@
-"""Multirun: a union of grids, every job composed and checked before the first one runs. Hydra looks in this folder."""
+"""The sweeper: a union of grids, all of whose jobs are checked before the first runs. Hydra finds it in this folder."""
 
 import os
 import sys
@@ -14,13 +14,15 @@ from rbue.runs.messages import sentence
 
 
 class UnionSweeper(BasicSweeper):
-    """`sweep=name` stands for the grids of conf/sweep/name.yaml; Hydra's own sweeper knows one grid and no ranges."""
+    """A sweeper over several grids: `sweep=name` stands for those of conf/sweep/name.yaml. Hydra's own sweeper takes
+    one grid only."""
 
     def __init__(self, grids, clean):
         super().__init__(max_batch_size=None)
 
     def sweep(self, arguments):
-        """What is finished is not launched; what failed is named again at the end, when all others are through."""
+        """Launch the jobs that are not finished. After all jobs, print the table again and exit with an error if some
+        failed."""
         loader = self.hydra_context.config_loader
         jobs = sweeps.jobs(arguments, loader, lambda overrides: loader.load_sweep_config(self.config, overrides))
         runs = [run for _, run in jobs]
@@ -47,6 +49,6 @@ class UnionSweeper(BasicSweeper):
 
 
 def importable_in_workers():
-    """Processes that a launcher starts find this clone too, installed or not."""
+    """Put this clone on PYTHONPATH, so that processes of a launcher find it without an install."""
     paths = [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

@@ -1,4 +1,4 @@
-"""The command line: errors as one line on stderr with a non-zero exit, and words made ready for Hydra."""
+"""The command line: report errors as one line on stderr with a non-zero exit, and prepare the arguments for Hydra."""
 
 import os
 import re
@@ -31,8 +31,8 @@ def prepare_hydra():
 
 @contextmanager
 def one_sentence_errors():
-    """Turn an error into one line and a non-zero exit. HYDRA_FULL_ERROR=1 in the environment brings tracebacks back."""
-    with suppress(AttributeError):  # notebooks put streams of their own there
+    """Turn an error into one line and a non-zero exit. If HYDRA_FULL_ERROR=1 is set, show the traceback instead."""
+    with suppress(AttributeError):  # the streams of notebooks have no reconfigure
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 shows ? for ±
     try:
         yield
@@ -40,9 +40,9 @@ def one_sentence_errors():
         sys.exit("interrupted: the same command goes on from the last checkpoint")
     except (UserError, HydraException, OmegaConfBaseException) as error:
         if wants_traceback() or in_multirun():
-            raise  # one job's refusal does not end the others: the sweeper counts them when all are through
+            raise  # one refused job must not end the others: the sweeper counts the failures at the end
         sys.exit(f"{'failed' if isinstance(error, Failed) else 'refused'}: {sentence(error, sys.argv[1:])}")
-    except OSError as error:  # outside of a job, such as a folder that may not be entered
+    except OSError as error:  # outside of a job, for example no permission to enter a folder
         if wants_traceback():
             raise
         sys.exit(f"failed: {sentence(error)}")
@@ -56,8 +56,10 @@ def one_sentence_errors():
 
 
 def take_plugins(words):
-    """Take the words `plugins=...` out, import the plugins they name, and note the folder of --config-dir. Plugins
-    must be there before Hydra composes, and they are no setting of a run."""
+    """Import the plugins that `plugins=...` names, note the folder of --config-dir, and return the other arguments.
+
+    Plugins must be imported before Hydra composes, and they are not a setting of a run.
+    """
     given = [word.removeprefix("plugins=") for word in words if word.startswith("plugins=")]
     folder = get_args_parser().parse_known_args(words)[0].config_dir
     plugins.choose([name.strip() for one in given for name in one.strip("[]").split(",")], folder)
@@ -65,14 +67,14 @@ def take_plugins(words):
 
 
 def take_plugins_of_completion():
-    """The same for the line that a shell wants completed, which it hands over in a variable."""
+    """Do the same for shell completion: the shell passes the line to complete in an environment variable."""
     if line := os.environ.get("COMP_LINE"):
         take_plugins(line.split())
         os.environ["COMP_LINE"] = re.sub(r"\bplugins=\S+ ", "", line)
 
 
 def parse_with_plugins(parser, argv):
-    """The arguments of a script. The options that name plugins are the same for all of them."""
+    """Parse the arguments of a script, with the options that name plugins, which all scripts share."""
     parser.add_argument("--plugin", action="append", default=[], help="a package of your own; may be repeated")
     parser.add_argument("--config-dir", help="a folder of YAML besides conf, with folders such as method and arch")
     args = parser.parse_intermixed_args(argv)
@@ -92,8 +94,8 @@ def refuse_unknown_options(words):
 
 
 def for_hydra(words):
-    """Write a sweep's words as Hydra needs them: -m first, and each method's hyperparameter as a choice of one, since
-    Hydra composes other words with the default method first."""
+    """Rewrite a sweep's arguments for Hydra: put -m first, and write each hyperparameter of a method as a choice of one
+    value. Hydra would try a plain q=0.9 on the default method first, which has no q."""
     if not {"-m", "--multirun"} & set(words):
         return words
     words = [words[0], "-m", *(word for word in words[1:] if word not in ("-m", "--multirun"))]
@@ -108,8 +110,8 @@ def in_multirun():
 
 
 def parse(cfg):
-    """The job's Run. A sweep is many of them, which Hydra makes only with -m."""
-    progress.hide(in_multirun() and HydraConfig.get().runtime.choices.launch != "packed")  # they share a terminal
+    """Return the job's Run. Refuse a sweep without -m, since Hydra starts several runs only with -m."""
+    progress.hide(in_multirun() and HydraConfig.get().runtime.choices.launch != "packed")  # jobs share one terminal
     name = HydraConfig.get().runtime.choices.get("sweep")
     if name and not in_multirun():
         raise UserError(f"sweep={name} is many runs: python train.py -m sweep={name} starts them")
@@ -118,7 +120,7 @@ def parse(cfg):
 
 @contextmanager
 def failures_kept(run):
-    """Write a job's failure into its folder. What is refused before anything began leaves nothing, but in a sweep."""
+    """Write a job's failure into its folder. A refusal is written only in a sweep, since otherwise the user sees it."""
     try:
         yield
     except Exception as error:
@@ -132,7 +134,7 @@ def keep_failure(run, failed, told=False):
     """Write failed.json into the run's folder, and print the reason unless `told`."""
     try:
         results.write_failure(run, str(failed), failed.details)
-    except UserError as why:  # a full disk must not hide what went wrong
+    except UserError as why:  # if the disk is full, the first error must still be reported
         print(f"failed: {why}", file=sys.stderr)
     if not told:
         print(f"failed: {run.name}: {failed}", file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""What a run is, which values are legal, and the name it is stored under.
+"""What a run is, which values are legal, and under which name it is stored.
 
-Types live here and values in conf/*.yaml, never both: every field is MISSING because a Python default would silently
-beat YAML. The exception is `network`, which most of the files that could give it leave out. Nothing here imports torch,
-so shell completion and `make tables` stay fast.
+Types are defined here and values in conf/*.yaml. Every field is MISSING, because a default in Python would silently
+replace a value that the YAML forgot. The exception is `network`, which most YAML files leave out. Nothing here imports
+torch, so shell completion and `make tables` stay fast.
 """
 
 import hashlib
@@ -28,34 +28,34 @@ if TYPE_CHECKING:
 
 
 def training(neutral: Any = MISSING, default: Any = MISSING) -> Any:
-    """A field that decides the trained weights.
+    """Declare a field that decides the trained weights.
 
-    A neutral value is what runs did before the field existed. It is left out of a run's identity, so a new field that
-    declares one renames no old result.
+    The neutral value is what runs did before the field existed. It is left out of a run's identity, so a new field with
+    a neutral value changes the name of no old result.
     """
     return field(default=default, metadata={"part": "training", "neutral": neutral})
 
 
 def evaluation(neutral: Any = MISSING) -> Any:
-    """A field that decides the metrics of given weights; for `neutral` see `training`."""
+    """Declare a field that decides the metrics of given weights. `training` explains `neutral`."""
     return field(default=MISSING, metadata={"part": "evaluation", "neutral": neutral})
 
 
 def local() -> Any:
-    """A field about this machine: no part of a run's identity."""
+    """Declare a field about this machine, which is not part of a run's identity."""
     return field(default=MISSING, metadata={"part": "local", "neutral": MISSING})
 
 
 def unused() -> Any:
-    """A shared field that this method ignores: no part of its runs' identity."""
+    """Declare that a method ignores a shared field, which is then not part of its runs' identity."""
     return field(default=MISSING, metadata={"part": "unused", "neutral": MISSING})
 
 
 @dataclass
 class Run:
-    """One run: the settings that every method shares, and the hooks that a method may override.
+    """One run: the settings that all methods share, and the hooks that a method may override.
 
-    A method is a subclass (see `rbue.methods`). The order of the fields is the order of --cfg job. Hooks import torch
+    A method is a subclass (see `rbue.methods`). `--cfg job` shows the fields in the order below. Hooks import torch
     only when they are called.
     """
 
@@ -120,71 +120,71 @@ class Run:
 
     @property
     def trained_on(self) -> str:
-        """Networks never train on corrupted images: cifar10_c evaluates what cifar10 trained."""
+        """Return the clean dataset, cifar10 for cifar10_c: networks are never trained on corrupted images."""
         return self.dataset.removesuffix("_c")
 
-    # --- hooks: a method overrides what is not the usual -------------------------------------------------------------
+    # --- hooks, which a method may override --------------------------------------------------------------------------
 
     @property
     def trainings(self) -> list["Run"]:
-        """The runs whose weights this one needs."""
+        """Return the runs whose trained weights this run needs."""
         return [self]
 
     @property
     def passes(self) -> int:
-        """How many predictions are averaged."""
+        """Return the number of predictions that are averaged."""
         return self.samples
 
     def build(self, network: "nn.Module", images: int) -> "nn.Module":
-        """The network to train, made of the plain one; `images` is the number of training images.
+        """Return the network to train, made from the deterministic one. `images` is the number of training images.
 
-        It sees two images in eval mode before it is trained, so a layer may take the size of its input from them.
+        Before training, two images pass through it in eval mode, so a layer may take its input size from them.
         """
         from rbue.surgery import trace
 
-        return trace(network)  # as all methods do, so that compiler and evaluation see the same kind of network
+        return trace(network)  # as the other methods do, so that compiler and evaluation get the same kind of network
 
     @property
     def loss(self) -> "Callable[[Tensor, Tensor], Tensor]":
-        """A function (logits, labels) -> the loss of one batch."""
+        """Return a function (logits, labels) -> the loss of one batch."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy
 
     @property
     def penalty(self) -> "Callable[[nn.Module], Tensor] | None":
-        """A function network -> what the loss of the whole training set is penalised by, such as a KL; or None."""
+        """Return a function network -> penalty on the loss of the whole training set, such as a KL; or None."""
         return None
 
     @property
     def penalty_schedule(self) -> tuple[float, float]:
-        """The penalty's final weight, and the fraction of training over which it rises from 0 to it."""
+        """Return the penalty's final weight, and the fraction of training over which the weight rises from 0."""
         return 0.0, 0.0
 
     def optimizers(self, network: "nn.Module", lr: "Tensor") -> "list[optim.Optimizer]":
-        """The optimizers of a training; `lr` is a tensor that holds the learning rate of the current step."""
+        """Return the optimizers. `lr` is a tensor that holds the learning rate of the current step."""
         return [self.sgd([{"params": list(network.parameters())}], lr)]
 
     def sgd(self, groups: list[dict[str, Any]], lr: "Tensor") -> "optim.SGD":
-        """SGD as the protocol has it, over parameter groups, of which empty ones are left out."""
+        """Return SGD with the protocol's settings. Empty parameter groups are left out."""
         from torch.optim import SGD
 
         groups = [group for group in groups if group["params"]]
         decay, momentum = self.weight_decay, self.momentum
         return SGD(groups, lr=lr, momentum=momentum, nesterov=momentum > 0, weight_decay=decay, fused=True)
 
-    refit_batchnorm = False  # whether batch-norm statistics are computed anew for each draw of the weights
+    refit_batchnorm = False  # whether batch-norm statistics are recomputed for each sample of the weights
 
-    # --- what a run is called -----------------------------------------------------------------------------------------
+    # --- identity and name --------------------------------------------------------------------------------------------
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """The method's own settings."""
+        """Return the settings that only this method has."""
         shared = {f.name for f in fields(Run)}
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
 
     def part(self, *parts: str) -> dict[str, Any]:
-        """The fields of these parts, without those at their neutral value."""
+        """Return the fields of these parts, without those that have their neutral value."""
         values = {f: getattr(self, f.name) for f in fields(self) if f.metadata["part"] in parts}
         return {f.name: value for f, value in values.items() if value != f.metadata["neutral"]}
 
@@ -206,7 +206,7 @@ class Run:
 
 
 def name_of(identity: dict[str, Any]) -> str:
-    """Readable axes for people, eight hex digits of the whole identity for certainty."""
+    """Return a run's name: its main settings in readable form, and eight hex digits of the hash of all settings."""
     shared = {f.name for f in fields(Run)}
     hyperparameters = [spelled(key, value) for key, value in identity.items() if key not in shared]
     axes = "-".join([identity["method"], *hyperparameters, identity["protocol"], f"seed{identity['seed']}"])
@@ -214,7 +214,7 @@ def name_of(identity: dict[str, Any]) -> str:
 
 
 def spelled(key: str, value: Any) -> str:
-    """A hyperparameter in a folder's name."""
+    """Write a hyperparameter for the name of a folder."""
     if isinstance(value, str):
         return value.replace("/", "_")
     if value is True:
@@ -227,13 +227,13 @@ def digest(identity: dict[str, Any]) -> str:
 
 
 def auto_precision(device: str) -> str:
-    """What precision=auto means on this machine: bf16 on a GPU, fp32 on a CPU."""
+    """Return what precision=auto means on this machine: bf16 on a GPU, fp32 on a CPU."""
     return "bf16" if device.startswith("cuda") or (device == "auto" and gpus()) else "fp32"
 
 
 @cache
 def built_for_cuda() -> bool:
-    """Whether the installed torch can use a GPU, read from its version file: importing torch takes seconds."""
+    """Return whether the installed torch supports CUDA, from its version file, since importing torch takes seconds."""
     torch = find_spec("torch")
     if not torch or not torch.origin:
         return False
@@ -242,11 +242,11 @@ def built_for_cuda() -> bool:
 
 
 def gpus() -> int:
-    """How many GPUs this process may use, counted without torch."""
+    """Count the GPUs that this process may use, without importing torch."""
     if not built_for_cuda():
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return len(glob("/dev/nvidia[0-9]*")) or len(glob("/dev/dxg"))  # the latter: Linux inside of Windows
-    known = re.compile(r"\d+|(GPU|MIG)-.+").fullmatch  # CUDA stops at the first name that it does not know
+        return len(glob("/dev/nvidia[0-9]*")) or len(glob("/dev/dxg"))  # /dev/dxg: the GPU under WSL
+    known = re.compile(r"\d+|(GPU|MIG)-.+").fullmatch  # CUDA ignores everything after the first unknown name
     return len(list(takewhile(known, visible.split(","))))

@@ -1,7 +1,8 @@
-"""The random layers, which draw in training and in testing alike: that is the method (Section 3.3).
+"""The stochastic layers. They are random in training and at test time: this is the method (Section 3.3).
 
-A layer is a recipe until `surgery` gives it a site; on its own it draws from torch's generator, so it also works in a
-network written by hand. The backward pass recomputes its noise instead of storing it.
+`surgery` gives every layer of a network its number and a shared source of noise. A layer without them draws from
+torch's generator, so it also works in a network that is written by hand. The backward pass recomputes the noise instead
+of storing it.
 """
 
 import torch
@@ -23,53 +24,54 @@ class _DropReLU(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         (y,) = ctx.saved_tensors
-        return torch.where(y == 0, 0, grad), None, None  # the output is zero exactly where the gradient is
+        return torch.where(y == 0, 0, grad), None, None  # the gradient is zero exactly where the output is zero
 
 
 class _RReLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, keys, l, u):
         y = torch.where(x < 0, _RReLU.scale(x, keys, l, u), x)
-        ctx.save_for_backward(y, hidden(keys))
+        ctx.save_for_backward(y, inverted(keys))
         ctx.bounds = l, u
         return y
 
     @staticmethod
     def backward(ctx, grad):
         y, keys = ctx.saved_tensors
-        return torch.where(y < 0, _RReLU.scale(grad, hidden(keys), *ctx.bounds), grad), None, None, None
+        return torch.where(y < 0, _RReLU.scale(grad, inverted(keys), *ctx.bounds), grad), None, None, None
 
     @staticmethod
     def scale(x, keys, l, u):
-        """Rounded before `where` chooses: torch 2.11 loses the gradient of a result that is cast to its own type."""
+        """Multiply by the random slope, and round to x's type before `where`: torch 2.11 loses the gradient if the
+        result of `where` is cast."""
         return (x * noise.between(keys, x.shape[1:], l, u)).to(x.dtype)
 
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, keys, limit):
-        ctx.save_for_backward(hidden(keys), limit)
+        ctx.save_for_backward(inverted(keys), limit)
         return _Dropout.drop(x, keys, limit)
 
     @staticmethod
     def drop(x, keys, limit):
-        scale = 2.0**32 / (limit.float() + 2.0**31)  # 1 over the probability whose threshold it is
+        scale = 2.0**32 / (limit.float() + 2.0**31)  # 1 / (probability of keeping an element)
         return torch.where(noise.below(keys, x.shape[1:], limit), (x * scale).to(x.dtype), 0)
 
     @staticmethod
     def backward(ctx, grad):
         keys, limit = ctx.saved_tensors
-        return _Dropout.drop(grad, hidden(keys), limit), None, None
+        return _Dropout.drop(grad, inverted(keys), limit), None, None
 
 
-def hidden(keys: Tensor) -> Tensor:
-    """Keys turned over; twice turned they are themselves. A compiler that sees both passes draw from the same keys
-    would draw once and keep the noise in memory, up to four bytes an element."""
+def inverted(keys: Tensor) -> Tensor:
+    """Return the bitwise NOT of the keys (self-inverse), so that the compiler cannot share the draws of the two passes.
+    If it did, it would store the noise, up to four bytes per element."""
     return ~keys
 
 
 class Stem(nn.Conv2d):
-    """A convolution of images. On a GPU their three channels are filled up to the eight its matrix units work with."""
+    """A convolution of images. On a GPU it pads their three channels to eight, as tensor cores need."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.filled(x) if x.is_cuda else super().forward(x)
@@ -80,7 +82,7 @@ class Stem(nn.Conv2d):
 
 
 class StochasticLayer(nn.Module):
-    """A place in a network that draws noise: its number, and the source it shares with the network's other sites."""
+    """A layer that draws noise. `site` is its number in the network, and all layers share one source `noise`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,16 +92,16 @@ class StochasticLayer(nn.Module):
         return self.noise.of_rows(self.site, x.shape[0], x.device)
 
     def sample_numbers(self, x: Tensor) -> Tensor:
-        """The number of the sample that each image is for, for a layer that chooses by it instead of drawing."""
+        """Return the number of the current sample for each image, for layers that depend on it instead of drawing."""
         return self.noise.numbers(x.shape[0], x.device)
 
     def deterministic(self) -> nn.Module:
-        """What it does on average, without noise: it takes the layer's place in `surgery.deterministic`."""
+        """Return a layer without noise, which computes the mean. It replaces this one in `surgery.deterministic`."""
         raise NotImplementedError
 
 
 class DropReLU(StochasticLayer):
-    """Each rectifier is kept with probability q and the identity otherwise (eq. 5). q=1 is a plain ReLU."""
+    """A rectifier that is kept with probability q and is the identity otherwise (eq. 5). q=1 is a plain ReLU."""
 
     def __init__(self, q: float) -> None:
         super().__init__()
@@ -108,7 +110,8 @@ class DropReLU(StochasticLayer):
         self.register_buffer("limit", noise.threshold(q), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return _DropReLU.apply(x, self.keys(x), self.limit) if self.random else x.relu()  # reads no q: one code for all
+        # q is read from a tensor, so networks of all q share the compiled code
+        return _DropReLU.apply(x, self.keys(x), self.limit) if self.random else x.relu()
 
     def deterministic(self) -> nn.Module:
         return nn.LeakyReLU(1 - self.q)
@@ -118,11 +121,12 @@ class DropReLU(StochasticLayer):
 
 
 class RReLU(StochasticLayer):
-    """Negative inputs are multiplied by a slope drawn from U(l, u) (eq. 6), unlike nn.RReLU in testing too."""
+    """A rectifier that multiplies negative inputs by a slope drawn from U(l, u) (eq. 6). Unlike nn.RReLU, it is also
+    random at test time."""
 
     def __init__(self, l: float = 1 / 8, u: float = 1 / 3) -> None:
         super().__init__()
-        if not (0 <= l <= u and u > 0):  # the backward pass knows a negative input by the output's sign
+        if not (0 <= l <= u and u > 0):  # the backward pass infers the input's sign from the output's
             raise UserError(f"l={l}, u={u} must satisfy 0 <= l <= u and 0 < u")
         self.l, self.u = l, u
 
@@ -137,7 +141,7 @@ class RReLU(StochasticLayer):
 
 
 class Dropout(StochasticLayer):
-    """Each element is zero with probability p and scaled by 1/(1-p) otherwise."""
+    """Dropout, also at test time: each element is zero with probability p and scaled by 1/(1-p) otherwise."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -145,7 +149,8 @@ class Dropout(StochasticLayer):
         self.p, self.random = p, p > 0
         self.register_buffer("limit", noise.threshold(1 - p), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:  # reads no p: one code for all
+    def forward(self, x: Tensor) -> Tensor:
+        # p is read from a tensor, so networks of all p share the compiled code
         return _Dropout.apply(x, self.keys(x), self.limit) if self.random else x
 
     def deterministic(self) -> nn.Module:
@@ -156,16 +161,17 @@ class Dropout(StochasticLayer):
 
 
 class GaussianWeight(StochasticLayer):
-    """A weight drawn from N(mu, sigma^2), once per forward pass: a parametrization of `mu` (see surgery.bayes).
+    """A weight drawn from N(mu, sigma^2) once per forward pass, as a parametrization of `mu` (see surgery.bayes).
 
-    One draw serves the whole batch, as in Bayes by backprop. The prior is N(0, prior^2). Subclasses say what sigma is.
+    The whole batch shares one draw, as in Bayes by backprop. The prior is N(0, prior^2). Subclasses define sigma.
     """
 
     prior: Tensor
 
     def __init__(self, prior: float) -> None:
         super().__init__()
-        self.register_buffer("prior", torch.tensor(float(prior)), persistent=False)  # a tensor: one code for all
+        # a tensor, so that networks with different priors share the compiled code
+        self.register_buffer("prior", torch.tensor(float(prior)), persistent=False)
 
     def sigma(self) -> Tensor:
         raise NotImplementedError
@@ -177,18 +183,19 @@ class GaussianWeight(StochasticLayer):
         return mu + self.sigma() * self.normal(mu)
 
     def kl(self, mu: Tensor) -> Tensor:
-        """KL(posterior || prior) summed over the weight's elements, in nats."""
+        """Return KL(posterior || prior), summed over the weight's elements, in nats."""
         ratio = self.sigma() / self.prior
         return 0.5 * (ratio**2 + (mu / self.prior) ** 2 - 1).sum() - ratio.log().sum()
 
 
 class LearnedGaussian(GaussianWeight):
-    """A Gaussian weight with a learned deviation, sigma = softplus(rho). Training minimises, per training image,
+    """A Gaussian weight with a learned standard deviation, sigma = softplus(rho). Training minimises, per image,
 
         E_w[cross-entropy] + beta/N · KL( N(mu, sigma^2) || N(0, prior^2) ),    prior^2 = 1/(N · weight decay)
 
-    with N training images, so that for beta = 1 the KL term pulls mu as the weight decay would. A tempered prior has
-    the variance beta/(N · weight decay): then it does so for every beta, and beta weighs the entropy of w alone.
+    for N training images. For beta = 1, the gradient of the KL term with respect to mu equals that of weight decay.
+    With a tempered prior, whose variance is beta/(N · weight decay), this holds for every beta, and beta weighs only
+    the entropy of w.
     """
 
     def __init__(self, mu: Tensor, sigma: float, prior: float) -> None:

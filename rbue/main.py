@@ -1,4 +1,4 @@
-"""The entry of train.py and `python -m rbue`: a command line in, one result.json per run out."""
+"""The entry point of train.py and `python -m rbue`, which writes one result.json per run."""
 
 import gc
 import sys
@@ -21,8 +21,8 @@ from rbue.runs.places import CONF
 
 
 def main():
-    """Run the words of the command line, one job or a sweep."""
-    gc.set_threshold(10_000)  # torch and its compiler make a million objects that stay: search them less often
+    """Run the command line: one job or a sweep."""
+    gc.set_threshold(10_000)  # torch and its compiler keep a million objects alive: collect garbage less often
     prepare_hydra()
     with one_sentence_errors():
         take_plugins_of_completion()
@@ -35,7 +35,7 @@ def main():
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def run_job(cfg):
-    """One job: a finished run is skipped, any other is trained, evaluated and written."""
+    """Run one job: skip a finished run; train and evaluate any other, and write its result."""
     with one_sentence_errors():
         run = parse(cfg)
         with failures_kept(run), results.find_or_lock(run) as result:
@@ -48,8 +48,8 @@ def run_job(cfg):
 
 
 def experiment(run):
-    """data → networks → fit → predict → score → write"""
-    from rbue import data, metrics, training  # torch takes seconds: not for a TAB
+    """Load the data, train the networks, predict, compute the metrics and write the result."""
+    from rbue import data, metrics, training  # imports torch, which takes seconds: shell completion must not wait
     from rbue.evaluation import analysis, corruption, evaluator
     from rbue.runs import devices
 

@@ -1,4 +1,4 @@
-"""Pure functions (probs, labels) -> value. probs is (images, classes); ties go to the lower class, as argmax does."""
+"""Metrics: pure functions (probs, labels) -> value. probs is (images, classes). Ties go to the lower class (argmax)."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rbue.errors import UserError
 
-TINY = torch.finfo(torch.float32).tiny  # what a probability of zero counts as, where its logarithm is taken
+TINY = torch.finfo(torch.float32).tiny  # replaces a probability of zero before its logarithm is taken
 
 
 def accuracy(probs: Tensor, labels: Tensor) -> float:
@@ -20,15 +20,15 @@ def accuracy(probs: Tensor, labels: Tensor) -> float:
 def ece(probs: Tensor, labels: Tensor, bins: int = 30) -> float:
     """Expected calibration error over equal-width, right-closed bins of the predicted class's confidence (4.1.3).
 
-    The paper bins by the score of the true label, which cannot be meant: its conf(B) is the predicted confidence.
-    A confidence of exactly 1 falls into the last bin.
+    The paper bins by the score of the true label. This must be an error, since its conf(B) is the confidence of the
+    predicted class. A confidence of exactly 1 falls into the last bin.
     """
     _, confidence, correct = binned(probs, labels, bins)
     return (correct - confidence).abs().sum().item() / len(labels)
 
 
 def binned(probs: Tensor, labels: Tensor, bins: int) -> list[Tensor]:
-    """What each of ECE's bins holds: how many images, the sum of their confidences, how many are right."""
+    """Return, per bin of the ECE: the number of images, the sum of confidences, the number of correct predictions."""
     confidence, predicted = probs.double().max(1)
     edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=probs.device)
     place = torch.bucketize(confidence, edges[1:-1])  # right-closed: edge k itself belongs to bin k
@@ -37,7 +37,8 @@ def binned(probs: Tensor, labels: Tensor, bins: int) -> list[Tensor]:
 
 
 def reliability(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, list]:
-    """The reliability diagram: ECE is the mean distance of its bars to the diagonal. An empty bin has no height."""
+    """Reliability diagram: confidence and accuracy per bin, whose weighted mean distance is the ECE. An empty bin has
+    None."""
     count, confidence, correct = binned(probs, labels, bins)
 
     def mean(sums: Tensor) -> list[float | None]:
@@ -47,34 +48,33 @@ def reliability(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, list
 
 
 def nll(probs: Tensor, labels: Tensor) -> float:
-    """Mean negative log-likelihood in nats; a probability of zero counts as the smallest float32."""
+    """Mean negative log-likelihood in nats. A probability of zero counts as the smallest normal float32."""
     chosen = probs.double().gather(1, labels[:, None])
     return -chosen.clamp_min(TINY).log().mean().item()
 
 
 def brier(probs: Tensor, labels: Tensor) -> float:
-    """Mean squared distance to the one-hot label, between 0 and 2."""
+    """Brier score: the mean squared distance to the one-hot label, between 0 and 2."""
     return squared_distance(probs, labels).mean().item()
 
 
 def squared_distance(probs: Tensor, labels: Tensor) -> Tensor:
-    """Of each image's prediction to its one-hot label."""
+    """Squared distance of each image's prediction to its one-hot label."""
     wanted = torch.nn.functional.one_hot(labels, probs.shape[1])
     return (probs.double() - wanted).square().sum(1)
 
 
 def entropy(probs: Tensor) -> Tensor:
-    """Predictive entropy of each image in nats (Section 3.3's uncertainty)."""
+    """Predictive entropy of each image in nats: the uncertainty of Section 3.3."""
     return torch.special.entr(probs).sum(-1)
 
 
 BUILT_IN = ("accuracy", "ece", "nll", "brier", "entropy")
-OWN: dict[str, Callable[[Tensor, Tensor], float]] = {}  # a user's own metrics by name
+OWN: dict[str, Callable[[Tensor, Tensor], float]] = {}  # the user's own metrics, by name
 
 
 def metric(name: str) -> Callable:
-    """Register the decorated function (probs, labels) → float as a metric of your own: every result has it from then
-    on."""
+    """Register the decorated function (probs, labels) → float as a metric of your own. Every new result includes it."""
     if name in (*BUILT_IN, "samples", "ms_per_image"):
         raise UserError(f"metric {name} cannot be registered: results have a number of that name already")
 
@@ -89,7 +89,7 @@ def metric(name: str) -> Callable:
 
 
 def score(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, float]:
-    """Every metric of one prediction, by name."""
+    """Return all metrics of one prediction, by name."""
     return {
         "accuracy": accuracy(probs, labels),
         "ece": ece(probs, labels, bins),
@@ -100,7 +100,7 @@ def score(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, float]:
 
 
 def finite(name: str, value: Any) -> float:
-    """A user's own metric as a float, or a sentence: a result can store nothing else."""
+    """Return the value of a user's own metric as a finite float, or refuse it: a result can store nothing else."""
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
@@ -111,7 +111,7 @@ def finite(name: str, value: Any) -> float:
 
 
 def rejection(probs: Tensor, labels: Tensor) -> dict[str, list[float]]:
-    """Accuracy of what is kept when the most uncertain images, by predictive entropy, are handed to somebody else."""
+    """Accuracy on the remaining images if those with the highest predictive entropy are rejected."""
     order = entropy(probs.double()).argsort(stable=True)
     right = (probs.argmax(1) == labels)[order].double()
     rejected = [k / 20 for k in range(20)]
@@ -120,7 +120,7 @@ def rejection(probs: Tensor, labels: Tensor) -> dict[str, list[float]]:
 
 
 def auroc(inside: Tensor, outside: Tensor) -> float:
-    """Chance that a value outside exceeds one inside, ties counting half: 0.5 is useless, 1 a perfect detector."""
+    """Probability that a value of `outside` exceeds one of `inside`; ties count half. 0.5 is chance, 1 is perfect."""
     _, place, count = torch.cat([inside, outside]).unique(return_inverse=True, return_counts=True)
     rank = (count.cumsum(0) - (count - 1) / 2).double()  # equal values share the mean of their ranks
     n, m = len(inside), len(outside)
@@ -128,9 +128,10 @@ def auroc(inside: Tensor, outside: Tensor) -> float:
 
 
 def temperature(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, float]:
-    """ECE and NLL of temperature-scaled predictions. With no validation set, each half of the images scales the other.
+    """ECE and NLL after temperature scaling.
 
-    The temperature divides the logarithm of the mean probabilities: one number, which cannot change the accuracy.
+    There is no validation set, so each half of the images is scaled by the temperature of the other half. The
+    temperature divides the logarithm of the mean probabilities, so it does not change the accuracy.
     """
     logits = probs.double().clamp_min(TINY).log()
     halves = [slice(0, None, 2), slice(1, None, 2)]
@@ -142,17 +143,17 @@ def temperature(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, floa
 
 
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
-    """The temperature of least NLL, which is convex in 1/T: bisection between T = 1/100 and 100.
+    """Return the temperature that minimises the NLL, by bisection between 1/100 and 100: the NLL is convex in 1/T.
 
-    Without a mistake the NLL falls until T = 0, which says nothing of other images: then T stays 1.
+    If all predictions are correct, the NLL decreases down to T = 0, which is useless for other images. Then T is 1.
     """
     if (logits.argmax(1) == labels).all():
         return 1.0
     low, high, own = 0.01, 100.0, logits.gather(1, labels[:, None]).mean()
     for _ in range(50):
         middle = (low * high) ** 0.5
-        slope = ((logits / middle).softmax(1) * logits).sum(1).mean() - own  # of the NLL in 1/T
-        low, high = (low, middle) if slope < 0 else (middle, high)  # too hot where a larger 1/T helps
+        slope = ((logits / middle).softmax(1) * logits).sum(1).mean() - own  # derivative of the NLL by 1/T
+        low, high = (low, middle) if slope < 0 else (middle, high)  # slope < 0: a lower T is better
     return middle
 
 
@@ -163,7 +164,7 @@ def jsd(p: Tensor, q: Tensor) -> Tensor:
 
 
 def disagreement(p: Tensor, q: Tensor) -> Tensor:
-    """1 for each image that two samples label differently (Section 4.4.2)."""
+    """1 for each image whose predicted class differs between two samples, else 0 (Section 4.4.2)."""
     return (p.argmax(1) != q.argmax(1)).double()
 
 
@@ -171,13 +172,16 @@ MEASURES = {"jsd": jsd, "dis": disagreement}
 
 
 def diversity(samples: Tensor) -> dict[str, Any]:
-    """Pairwise matrices between samples (samples, images, classes), or between an ensemble's members."""
+    """Return pairwise matrices between samples (samples, images, classes), or between the members of an ensemble."""
     matrices = {name: [[f(p, q).mean().item() for q in samples] for p in samples] for name, f in MEASURES.items()}
     return matrices | {"intervals": intervals(samples)}
 
 
 def intervals(samples: Tensor, resamples: int = 1000) -> dict[str, list[float]]:
-    """95 % percentile bootstrap over images of the mean and the maximum over pairs, the same resamples every time."""
+    """Return 95 % bootstrap percentile intervals of the mean and the maximum over pairs of samples.
+
+    Images are resampled, with a fixed seed.
+    """
     pairs = list(combinations(samples, 2))
     values = torch.stack([f(p, q) for f in MEASURES.values() for p, q in pairs], 1)
     generator, images = torch.Generator().manual_seed(0), len(values)
@@ -190,13 +194,13 @@ def intervals(samples: Tensor, resamples: int = 1000) -> dict[str, list[float]]:
 
 
 def by_samples(means: dict[int, Tensor], labels: Tensor, bins: int = 30) -> dict[str, list]:
-    """Metrics of the mean of the first k samples: {k: probs} in, a column a metric out."""
+    """Return the metrics of the mean of the first k samples, one column per metric. `means` is {k: probs}."""
     rows = [{"samples": k, **score(probs, labels, bins)} for k, probs in means.items()]
     return {key: [row[key] for row in rows] for key in rows[0]}
 
 
 def report(evaluated: Any, labels: Tensor, bins: int = 30) -> dict[str, Any]:
-    """Everything a result says of one evaluation."""
+    """Return the metrics of one evaluation as a result stores them."""
     several = len(evaluated.first) > 1
     return {
         "metrics": score(evaluated.mean, labels, bins),

@@ -1,7 +1,7 @@
-"""The paper's three networks from torchvision, with stems for small images, and a small one for the demo.
+"""The paper's three networks from torchvision, with stems for small images, and a small network for the demo.
 
-The stems are those every CIFAR reproduction uses (a 3 x 3 convolution of stride 1, no pooling); the paper prints no
-parameter counts, ours are tested against the common ones.
+The stems are the usual ones for CIFAR: a 3 x 3 convolution of stride 1, and no pooling. The paper gives no parameter
+counts, so a test compares ours with the usual ones.
 """
 
 from collections import OrderedDict
@@ -17,7 +17,7 @@ ARCHS = {}
 
 
 def network(name):
-    """Register the decorated function of the number of classes as arch=name."""
+    """Register the decorated function (number of classes) → network as arch=name."""
 
     def register(make):
         known = ARCHS.get(name, make)
@@ -31,7 +31,7 @@ def network(name):
 
 @network("vgg13")
 def vgg13(classes):
-    """VGG-13 with batch-norm; one linear layer behind the convolutions instead of three of 4096."""
+    """VGG-13 with batch-norm and one linear layer after the convolutions, instead of three with 4096 units."""
     features = models.vgg.make_layers(models.vgg.cfgs["B"], batch_norm=True)
     features[0] = Stem(3, 64, 3, padding=1)
     for convolution in (m for m in features if isinstance(m, nn.Conv2d)):
@@ -52,7 +52,7 @@ def resnet18(classes):
 
 @network("densenet121")
 def densenet121(classes):
-    """The stem is the convolution alone: 120 rectifiers instead of 121."""
+    """DenseNet-121. Its stem is the convolution alone, so it has 120 rectifiers instead of 121."""
     network = models.densenet121(num_classes=classes)
     network.features.conv0 = Stem(3, 64, 3, padding=1, bias=False)
     nn.init.kaiming_normal_(network.features.conv0.weight)
@@ -63,7 +63,7 @@ def densenet121(classes):
 
 @network("small")
 def small(classes):
-    """Three convolutions: a demo on two cores takes seconds."""
+    """A network of three convolutions, which trains in seconds on two CPU cores."""
 
     def block(inputs, outputs, kind=nn.Conv2d):
         convolution = kind(inputs, outputs, 3, stride=2, padding=1, bias=False)
@@ -79,9 +79,9 @@ def build(arch, classes):
 
 
 def quick(network):
-    """The same network with less to do in a training step."""
+    """Change the network so that its training step is faster; its outputs stay the same."""
     for norm in (m for m in network.modules() if isinstance(m, nn.BatchNorm2d) and m.momentum is not None):
-        norm.num_batches_tracked = None  # nobody reads it, and counting is a kernel a layer
+        norm.num_batches_tracked = None  # it is never read, and counting costs one kernel per layer
         norm.register_load_state_dict_pre_hook(forget_count)
     for path, block in list(network.named_modules()):
         if isinstance(block, models.densenet._DenseBlock):
@@ -90,20 +90,23 @@ def quick(network):
 
 
 def forget_count(norm, state, prefix, *_):
-    """Weights may come with batch-norm's counter, and torch adds it to those that do not say how old they are."""
+    """Drop batch-norm's counter from a state dict. Many hold it, and torch adds it to old ones that do not."""
     state.pop(f"{prefix}num_batches_tracked", None)
 
 
 def chained(block):
-    """A dense block as a chain of layers, each of which hands on what it got with its own maps behind."""
+    """Return a dense block as a sequence of layers, each of which appends its own feature maps to its input."""
     for layer in block.values():
         layer.__class__ = DenseLayer
     return nn.Sequential(OrderedDict(block.items()))
 
 
 class DenseLayer(models.densenet._DenseLayer):
-    """In torchvision every layer of a block puts the maps before it together anew, and their gradient comes from every
-    layer behind: by the compiler's count a fifth more memory to read and write, and a third longer to compile."""
+    """A dense layer that appends its feature maps to its input.
+
+    In torchvision, every layer of a block concatenates all earlier feature maps again. By the compiler's estimate, this
+    reads and writes a fifth more memory, and it takes a third longer to compile.
+    """
 
     def forward(self, x):
         new = self.conv2(self.relu2(self.norm2(self.conv1(self.relu1(self.norm1(x))))))

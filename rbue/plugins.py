@@ -1,8 +1,8 @@
-"""The door for packages of your own, which bring methods, networks and their YAML (docs/extending.md).
+"""Plugins: packages of your own that add methods, networks, datasets and their YAML (docs/extending.md).
 
 A package is found by its entry point in the group `rbue.plugins`, or because the user names it: `plugins=my_package` on
-the command line, or the variable RBUE_PLUGINS. Importing it registers what it brings. Its folder `conf` is searched
-for YAML, and so is the folder that `--config-dir` or the variable RBUE_CONFIG_DIR names.
+the command line, or the environment variable RBUE_PLUGINS. Importing it registers what it adds. Its folder `conf` is
+searched for YAML files, and so is the folder that `--config-dir` or the variable RBUE_CONFIG_DIR names.
 """
 
 import os
@@ -17,18 +17,18 @@ PLUGINS, CONFIG_DIR = "RBUE_PLUGINS", "RBUE_CONFIG_DIR"
 
 
 def load():
-    """Import every plugin, each once, and return their modules."""
+    """Import every plugin once and return the modules."""
     return [imported(name) for name in dict.fromkeys([*installed(), *named()])]
 
 
 @cache
 def installed():
-    """The modules that installed packages offer."""
+    """Return the names of the modules that installed packages offer as plugins."""
     return sorted(entry.module for entry in entry_points(group="rbue.plugins"))
 
 
 def named():
-    """The modules that the user names."""
+    """Return the names of the modules that the user names as plugins."""
     return [name.strip() for name in os.environ.get(PLUGINS, "").split(",") if name.strip()]
 
 
@@ -36,19 +36,19 @@ def named():
 def imported(name):
     try:
         return import_module(name)
-    except Exception as error:  # whatever a stranger's code raises
+    except Exception as error:  # a plugin's code may raise anything
         way_out = "uninstall it or mend it" if name in installed() else "is it installed, or its folder on PYTHONPATH?"
         raise UserError(f"the plugin {name} cannot be imported ({describe(error)}): {way_out}") from error
 
 
 def folders():
-    """The folders of YAML besides the suite's own."""
+    """Return the folders of YAML files, without the suite's own."""
     inside = [Path(place) / "conf" for module in load() for place in places(module)]
     return [folder for folder in inside if folder.is_dir()] + config_dir()
 
 
 def places(module):
-    """The folder of a package, or the folder that a single file is in."""
+    """Return the folder of a package, or the folder that holds a single-file module."""
     return getattr(module, "__path__", None) or [Path(module.__file__).parent]
 
 
@@ -60,7 +60,7 @@ def config_dir():
 
 
 def choose(names=(), folder=None):
-    """Name plugins and a folder of YAML, for this process and for those that it starts, and import the plugins."""
+    """Import the plugins and use the folder of YAML, in this process and in those that it starts."""
     if names:
         os.environ[PLUGINS] = ",".join(dict.fromkeys([*named(), *names]))
     if folder:

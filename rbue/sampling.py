@@ -1,7 +1,8 @@
-"""Monte-Carlo prediction: what no noise reaches once per batch, the rest once per sample (Section 3.3).
+"""Monte-Carlo prediction (Section 3.3). The part of a network before the first noise is computed once per batch, the
+rest once per sample.
 
-A sampler is a function (images, rows) -> probabilities of one batch, a few samples at a time, each of them
-(samples of this pass, images, classes): memory does not grow with the number of samples.
+A sampler is a function (images, rows) that yields the probabilities of one batch, a few samples at a time, each time
+(samples of this pass, images, classes). So memory does not grow with the number of samples.
 """
 
 import inspect
@@ -25,7 +26,7 @@ Sampler = Callable[..., Iterable[Tensor]]
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Mean probabilities (images, classes), the mean entropy of the samples (images), and what follows from them."""
+    """Mean probabilities (images, classes), the mean entropy of the samples (images), and uncertainties from them."""
 
     mean: Tensor
     sample_entropy: Tensor
@@ -33,17 +34,17 @@ class Prediction:
 
     @property
     def entropy(self) -> Tensor:
-        """Predictive uncertainty: the entropy of the mean, in nats, one number per image."""
+        """Predictive entropy, the entropy of the mean: one number per image, in nats."""
         return metrics.entropy(self.mean)
 
     @property
     def mutual_information(self) -> Tensor:
-        """How much the samples disagree, in nats: the entropy of the mean minus the mean entropy of the samples."""
-        return (self.entropy - self.sample_entropy).clamp_min(0)  # rounding may leave it just below zero
+        """Disagreement of the samples: the entropy of the mean minus the mean entropy of the samples, in nats."""
+        return (self.entropy - self.sample_entropy).clamp_min(0)  # rounding errors may make it slightly negative
 
     @property
     def samples(self) -> Tensor:
-        """Probabilities (samples, images, classes)."""
+        """Probabilities of all samples, (samples, images, classes)."""
         if self.kept is None:
             raise UserError("this prediction did not keep its samples: ask for them with predict(keep_samples=True)")
         return self.kept
@@ -60,18 +61,18 @@ def predict(
     keep_samples: bool = False,
     forward_kwargs: Mapping[str, Any] | None = None,
 ) -> Prediction:
-    """Average `samples` stochastic passes over images.
+    """Average the predictions of `samples` stochastic passes.
 
-    `images` is a tensor, a DataLoader, or any iterable of batches. A batch is a tensor, a tuple or list that has the
-    images first, or a dict that has them under "images"; labels are ignored. They are moved to the network's device,
-    at most `batch` images at a time. The result is on the device of a tensor, and on the CPU for all else.
+    `images` is a tensor, a DataLoader, or any iterable of batches. A batch is a tensor, a tuple or list whose first
+    entry is the images, or a dict that has them under "images". Labels are ignored. Images are moved to the network's
+    device, at most `batch` at a time. The result is on the device of `images` if this is a tensor, else on the CPU.
 
-    Sample k of a seed is the same numbers every time, in any batch size. An image's noise belongs to its number,
-    which is its position in the whole input; `index` gives other numbers, one per image in the order of the input, so
-    that a part of a dataset is predicted as it is within the whole. A dict may have its own numbers under "index".
+    Sample k of a seed is the same every time and for every batch size. The noise of an image depends on its number,
+    which is its position in the whole input. `index` sets other numbers, one per image in the order of the input, so
+    that a part of a dataset gets the same predictions as within the whole. A dict may have its numbers under "index".
 
-    `forward_kwargs` reach the network's forward. Beside a tensor of images, a tensor with as many rows is cut and
-    repeated along with them; everything else is passed on as it is.
+    `forward_kwargs` are passed to the network's forward. If `images` is a tensor, keyword arguments that are tensors
+    with one row per image are split into batches and repeated with the images. All others are passed unchanged.
     """
     at_least(1, samples=samples, batch=batch)
     if samples > 1 and not any(isinstance(m, StochasticLayer) for m in network.modules()):
@@ -89,7 +90,7 @@ def predict(
 
 
 def summarise(draws: Iterable[Tensor], keep: bool, home: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The mean of one batch's samples, the mean of their entropies, and the samples themselves where they are kept."""
+    """Return the mean of one batch's samples, the mean of their entropies, and the samples themselves if `keep`."""
     count, total, entropies, kept = 0, torch.zeros(()), torch.zeros(()), []
     for probs in draws:
         count, total, entropies = count + len(probs), total + probs.sum(0), entropies + metrics.entropy(probs).sum(0)
@@ -104,7 +105,7 @@ def summarise(draws: Iterable[Tensor], keep: bool, home: torch.device) -> tuple[
 def batches(
     images: Tensor | Iterable[Batch], numbers: Tensor | None, each: Mapping[str, Tensor], most: int, device: Any
 ) -> Iterator[tuple[Tensor, Tensor, dict[str, Tensor]]]:
-    """(images, their numbers, their keyword arguments) of at most `most` images, on the network's device."""
+    """Yield (images, their numbers, their keyword arguments) for at most `most` images, on the network's device."""
     start = 0
     if numbers is not None and torch.is_tensor(images):
         need_one_per_image(numbers, len(images))
@@ -141,7 +142,7 @@ def images_of(batch: Batch) -> Tensor:
 
 
 def image_numbers(index: Tensor | Sequence[int]) -> Tensor:
-    """The images' numbers as a tensor on the CPU, checked."""
+    """Check the images' numbers and return them as a tensor on the CPU."""
     try:
         numbers = torch.as_tensor(index).cpu()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -152,7 +153,7 @@ def image_numbers(index: Tensor | Sequence[int]) -> Tensor:
 
 
 def numbers_of(batch: Batch, start: int, images: int) -> Tensor:
-    """A batch's own numbers, or else the positions of its images in the whole input."""
+    """Return the numbers that a batch brings, or else the positions of its images in the whole input."""
     own = batch.get("index") if isinstance(batch, Mapping) else None
     rows = torch.arange(start, start + images) if own is None else image_numbers(own)
     need_one_per_image(rows, images)
@@ -160,7 +161,7 @@ def numbers_of(batch: Batch, start: int, images: int) -> Tensor:
 
 
 def taken(numbers: Tensor, start: int, images: int) -> Tensor:
-    """The next numbers of those given for the whole input."""
+    """Return the numbers of the next `images` images."""
     need_one_per_image(numbers[: start + images], start + images)
     return numbers[start : start + images]
 
@@ -173,7 +174,7 @@ def need_one_per_image(numbers: Tensor, images: int) -> None:
 def divide_kwargs(
     network: nn.Module, images: Any, kwargs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The keyword arguments that all images share, and those that have a row for each image."""
+    """Divide the keyword arguments into those that all images share and those with one row per image."""
     if kwargs:
         refuse_unknown(network, kwargs)
     tensors = {name: value for name, value in kwargs.items() if torch.is_tensor(value) and value.dim()}
@@ -189,7 +190,7 @@ def divide_kwargs(
 
 
 def refuse_unknown(network: nn.Module, kwargs: Mapping[str, Any]) -> None:
-    """Keyword arguments that the network's forward does not take, or no longer takes."""
+    """Refuse keyword arguments that the network's forward does not take, or no longer takes after tracing."""
     taken = inspect.signature(network.forward).parameters.values()
     names = {p.name for p in list(taken)[1:] if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     unknown = set() if any(p.kind == p.VAR_KEYWORD for p in taken) else set(kwargs) - names
@@ -205,17 +206,17 @@ def refuse_unknown(network: nn.Module, kwargs: Mapping[str, Any]) -> None:
 
 
 def device_of(network: nn.Module) -> torch.device | None:
-    """Where the network expects its input; None, which moves nothing, for one without parameters and buffers."""
+    """Return the network's device, or None, which moves nothing, for a network without parameters and buffers."""
     return next((t.device for group in (network.parameters(), network.buffers()) for t in group), None)
 
 
 @contextmanager
 def sampling(network: nn.Module) -> Iterator[None]:
-    """Batch-norm in eval mode and no gradients; the sites of noise stay random. Modes and buffers are put back as they
-    were."""
+    """Put the network into eval mode and compute no gradients inside; stochastic layers stay random. Modes and buffers
+    are restored after."""
     sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
     if len({id(site.noise) for site in sites}) > 1 or any(site.noise.sites == 0 for site in sites):
-        surgery.wire(network)  # put together by hand from our layers, or from several networks
+        surgery.wire(network)  # a network that was built by hand from our layers, or from several networks
     modes = {m: m.training for m in network.modules()}
     buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
     with torch.no_grad():
@@ -225,7 +226,7 @@ def sampling(network: nn.Module) -> Iterator[None]:
         finally:
             for module, mode in modes.items():
                 module.training = mode
-            for buffer, before in buffers:  # a batch-norm that was traced in training mode stays in it
+            for buffer, before in buffers:  # a functional batch-norm that was traced in training mode changes them
                 if not torch.equal(buffer, before):
                     buffer.copy_(before)
 
@@ -238,9 +239,10 @@ def sampler(
     shared: Mapping[str, Any] | None = None,
     each: Sequence[str] = (),
 ) -> Sampler:
-    """How this network is sampled: one pass without noise, else stacked or one pass per sample.
+    """Return a sampler: one pass for a network without noise, stacked samples for a traced network, and one pass per
+    sample for any other.
 
-    `shared` are keyword arguments of every pass; `each` names those that a batch brings, with a row for each image.
+    `shared` are keyword arguments of every pass. `each` names those that a batch brings, with one row per image.
     """
     shared = shared or {}
     if noise.of(network).sites == 0:
@@ -299,7 +301,8 @@ def probabilities(logits: Any, images: int | None = None) -> Tensor:
 def one_by_one(
     network: nn.Module, x: Tensor, rows: Tensor, samples: int, seed: int, kwargs: Mapping[str, Any]
 ) -> Iterator[Tensor]:
-    """For noise in the weights, which all images of a pass share, and for networks that are not traced."""
+    """Yield samples one by one: for noise in the weights, which all images of a pass share, and for networks that are
+    not traced."""
     for k in range(samples):
         with noise.counted(network, seed + noise.TEST, k, rows), noise.calls_apart(network):
             probs = probabilities(network(x, **kwargs), len(x))
@@ -307,7 +310,7 @@ def one_by_one(
 
 
 class Stacked:
-    """Samples of a small batch share a pass as a larger one, behind the part that no noise reaches."""
+    """A sampler that stacks several samples of a small batch into one larger batch for the part with noise."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""torch.fx surgery: every rectifier call of a traceable network becomes its own site of noise.
+"""torch.fx surgery: replace every rectifier call of a traceable network by its own stochastic layer.
 
-Module and functional rectifiers show up alike as call sites in execution order, also where several calls share one
-module (17 sites in ResNet-18, though each block has one `self.relu`). The caller's network is left as it was; the new
-one shares its parameters and their names.
+A trace lists all calls in execution order, of modules and of functions, and also several calls of one module: ResNet-18
+has 17 rectifier calls, though each block has only one `self.relu`. The caller's network is not changed. The new network
+shares its parameters and their names.
 """
 
 import copy
@@ -29,13 +29,13 @@ FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.re
 
 
 def modules_called(graph, kinds):
-    """Nodes that call a module of one of these kinds, in execution order."""
+    """Return the nodes that call a module of one of these classes, in execution order."""
     calls = (n for n in graph.graph.nodes if n.op == "call_module")
     return [n for n in calls if isinstance(graph.get_submodule(n.target), kinds)]
 
 
 def rectifiers(graph):
-    """Nodes that apply a rectifier, in execution order: nn.ReLU, F.relu, torch.relu, x.relu() and in-place forms."""
+    """Return the nodes that apply nn.ReLU, F.relu, torch.relu, x.relu() or an in-place form, in execution order."""
     by_module = set(modules_called(graph, nn.ReLU))
     by_module |= {n for n in modules_called(graph, nn.Module) if n not in by_module and inner_rectifier(graph, n)}
     return [n for n in graph.graph.nodes if n in by_module or (n.op.startswith("call") and n.target in FUNCTIONAL)]
@@ -48,10 +48,10 @@ def randomize(
     q: float | None = None,
     position: Literal["all", "first", "last"] = "all",
 ) -> fx.GraphModule:
-    """MC-DropReLU(q) of any traceable network; `layer` puts another stochastic layer, such as RReLU(), in its place.
+    """Return a copy of a traceable network with DropReLU(q) in place of its rectifiers.
 
-    `position` is all, first or last: which rectifiers become random, in the order they are executed. Activations that
-    are no rectifiers stay as they are, and a warning names them.
+    `layer` is another stochastic layer to use instead, such as RReLU(). `position` says which rectifiers become random:
+    all, or only the first or last in execution order. Other activations stay as they are, and a warning names them.
     """
     if (layer is None) == (q is None):
         raise UserError("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
@@ -61,12 +61,12 @@ def randomize(
     graph = trace(network)
     refuse_hidden(graph)
     warn_of_others(graph)
-    for node in at(position, some(rectifiers(graph), network)):
+    for node in choose_position(position, need_rectifiers(rectifiers(graph), network)):
         replace(graph, node, copy.deepcopy(recipe))
     return wire(finish(graph))
 
 
-def at(position, nodes):
+def choose_position(position, nodes):
     places = {"all": slice(None), "first": slice(0, 1), "last": slice(-1, None)}
     if position not in places:
         raise UserError(f"position={position} is not known: choose one of {', '.join(places)}")
@@ -79,7 +79,7 @@ OTHER_CALLS |= {torch.clamp_min, torch.clamp, "clamp_min", "clamp_min_", "clamp"
 
 
 def warn_of_others(graph):
-    """Say which activations stay deterministic: a network is then random in part."""
+    """Warn about activations that are not rectifiers, since they stay deterministic."""
     names = [type(graph.get_submodule(n.target)).__name__ for n in modules_called(graph, OTHERS)]
     calls = (n for n in graph.graph.nodes if n.op in ("call_function", "call_method") and n.target in OTHER_CALLS)
     names += [n.target if isinstance(n.target, str) else n.target.__name__ for n in calls]
@@ -89,7 +89,7 @@ def warn_of_others(graph):
 
 
 def refuse_hidden(graph):
-    """Refuse a module that is not opened and hides rectifiers, which would stay as they are, unnoticed."""
+    """Refuse a module that cannot be traced into and contains rectifiers: they would silently stay deterministic."""
     seen = set(rectifiers(graph))
     for node in (n for n in modules_called(graph, nn.Module) if n not in seen):
         closed = graph.get_submodule(node.target)
@@ -107,21 +107,21 @@ def hides_rectifier(module):
 
 
 def inner_rectifier(graph, node):
-    """The path of the one nn.ReLU inside a module that is not opened because it depends on its mode, as in timm's
-    BatchNormAct2d; None where there is none, or where it cannot be told how often it is called."""
+    """Return the path of the only nn.ReLU inside a module that is not traced into because it depends on its mode, such
+    as timm's BatchNormAct2d. Return None if there is none, or if the number of its calls is not known."""
     module = graph.get_submodule(node.target)
     if type(module).__module__.startswith("torch.nn") or isinstance(module, StochasticLayer):
         return None
     try:
         with unchanged(module):
             inside = fx.GraphModule(module, Tracer().trace(module))
-    except Exception:  # what it does cannot be seen: `refuse_hidden` has the last word
+    except Exception:  # it cannot be traced: `refuse_hidden` decides
         return None
     calls, closed = rectifiers(inside), graph.graph.find_nodes(op="call_module", target=node.target)
     return calls[0].target if len(calls) == len(closed) == 1 and calls[0].op == "call_module" else None
 
 
-def some(nodes, network):
+def need_rectifiers(nodes, network):
     if not nodes and any(isinstance(m, StochasticLayer) for m in network.modules()):
         raise UserError(f"{type(network).__name__} is random already: start again from the network it was made of")
     if not nodes:
@@ -130,7 +130,7 @@ def some(nodes, network):
 
 
 def replace(graph, node, layer):
-    """Put the layer in the rectifier's place. Behind an in-place rectifier, later users of its input see its output."""
+    """Replace a rectifier by the layer. After an in-place rectifier, all later users of its input read its output."""
     if node.op == "call_module" and not isinstance(graph.get_submodule(node.target), nn.ReLU):
         return replace_inside(graph, node, layer)
     source = node.args[0] if node.args else node.kwargs["input"]
@@ -145,7 +145,7 @@ def replace(graph, node, layer):
 
 
 def replace_inside(graph, node, layer):
-    """The same for the one rectifier of a module that is not opened; the caller's own module stays as it is."""
+    """Replace the only rectifier of a module that is not traced into. The caller's own module is not changed."""
     path, module = inner_rectifier(graph, node), copy.copy(graph.get_submodule(node.target))
     parents = path.split(".")[:-1]
     owner = module
@@ -169,7 +169,7 @@ VIEWS |= {"expand", "chunk", "split", "narrow", "getitem"}
 
 
 def is_view(graph, node):
-    """Whether a node may give the memory of its input under another shape."""
+    """Return whether a node's output may share the memory of its input."""
     if node.op == "call_module":
         return isinstance(graph.get_submodule(node.target), (nn.Flatten, nn.Unflatten, nn.Identity))
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
@@ -177,7 +177,7 @@ def is_view(graph, node):
 
 
 def refuse_views(graph, source, new):
-    """Refuse an in-place rectifier whose memory is read under another name after it: the new layer writes elsewhere."""
+    """Refuse an in-place rectifier if a view of its memory is read after it: the new layer does not write there."""
     order = {n: k for k, n in enumerate(graph.graph.nodes)}
     aliases, queue = {source}, [source]
     while queue:
@@ -193,7 +193,7 @@ def refuse_views(graph, source, new):
 
 
 def call(graph, node, layer, source):
-    """A call of `layer` right behind `node`."""
+    """Insert a call of `layer` directly after `node` and return it."""
     name = f"{type(layer).__name__.lower()}_{sum(isinstance(m, StochasticLayer) for m in graph.modules())}"
     graph.add_submodule(name, layer)
     with graph.graph.inserting_after(node):
@@ -206,11 +206,12 @@ def follow(graph, node, layer):
 
 
 def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> fx.GraphModule:
-    """Dropout where the placement says: the paper does not.
+    """Return a copy of the network with `layer` inserted at the placement, which the paper does not specify.
 
-    last: before the last linear layer. relu, conv: behind every rectifier, every convolution.
-    block: behind the last rectifier of every submodule that has one (each residual block, each dense layer);
-    a network without such submodules, as VGG, has its classifier only: the same as last.
+    last: before the last linear layer.
+    relu, conv: after every rectifier, after every convolution.
+    block: after the last rectifier of every submodule that has one (each residual block, each dense layer). For a
+    network without such submodules, such as VGG, this is the same as last.
     """
     graph = trace(network)
     for node in PLACEMENTS[placement](graph):
@@ -231,7 +232,7 @@ def last_of_each_block(graph):
 
 
 def owner(node):
-    """The path of the innermost module that made this call; "" for the network itself and its plain sequences."""
+    """Return the path of the innermost module, other than nn.Sequential, that made this call; "" for the network."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
     callers = stack[:-1] if node.op == "call_module" else stack
     return next((path for path, kind in reversed(callers) if not issubclass(kind, nn.Sequential)), "")
@@ -246,8 +247,8 @@ PLACEMENTS = {
 
 
 def bayes(network: nn.Module, weight: Callable[..., GaussianWeight], **settings: Any) -> nn.Module:
-    """A Gaussian `weight(mean, **settings)` in place of every convolution's and linear layer's own parameters;
-    batch-norm stays deterministic."""
+    """Return a copy of the network in which each parameter of convolutions and linear layers is a Gaussian
+    `weight(mean, **settings)`. Batch-norm stays deterministic."""
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]:
         for name, mu in list(module.named_parameters(recurse=False)):
@@ -256,35 +257,36 @@ def bayes(network: nn.Module, weight: Callable[..., GaussianWeight], **settings:
 
 
 def posteriors(network: nn.Module) -> list[tuple[Tensor, GaussianWeight]]:
-    """(mean, GaussianWeight) of every parameter that `bayes` made random."""
+    """Return (mean, GaussianWeight) of every parameter that `bayes` made random."""
     lists = [m for m in network.modules() if isinstance(m, parametrize.ParametrizationList)]
     return [(m.original, m[0]) for m in lists if isinstance(m[0], GaussianWeight)]
 
 
 def kl(network: nn.Module) -> Tensor:
-    """KL divergence between posterior and prior, summed over all random weights, in nats."""
+    """Return the KL divergence of posterior and prior, summed over all random weights, in nats."""
     return torch.stack([weight.kl(mu) for mu, weight in posteriors(network)]).sum()
 
 
 def plain_parameters(network: nn.Module) -> list[nn.Parameter]:
-    """The parameters that `bayes` left deterministic."""
+    """Return the parameters that `bayes` left deterministic."""
     random = {id(p) for mu, weight in posteriors(network) for p in (mu, *weight.parameters())}
     return [p for p in network.parameters() if id(p) not in random]
 
 
 def deterministic(network: nn.Module) -> nn.Module:
-    """The same weights in one pass without noise: every stochastic layer gives way to its mean."""
+    """Return the deterministic network: a copy in which every stochastic layer is replaced by its mean."""
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if parametrize.is_parametrized(m)]:
-        settle(module)
+        use_means(module)
     for name, module in list(network.named_modules()):
         if isinstance(module, StochasticLayer):
             network.set_submodule(name, module.deterministic())
     return network
 
 
-def settle(module):
-    """Its weights become their posterior means. torch's own removal would change the class, which copies share."""
+def use_means(module):
+    """Replace the module's random weights by their posterior means. torch's remove_parametrizations would change the
+    class, which copies share."""
     means = {name: chain.original for name, chain in module.parametrizations.items()}
     module.__class__ = parametrize.type_before_parametrizations(module)
     del module.parametrizations
@@ -293,7 +295,7 @@ def settle(module):
 
 
 def wire(network: Network) -> Network:
-    """Numbers the sites in execution order and gives them one source of noise."""
+    """Number the stochastic layers in execution order and give them one source of noise."""
     sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
     shared = Noise(len(sites))
     for number, site in enumerate(sites):
@@ -309,7 +311,7 @@ def finish(graph: fx.GraphModule) -> fx.GraphModule:
 
 
 def fold(network):
-    """Batch-norm that follows a convolution becomes part of it: for a network in eval mode."""
+    """Fold batch-norm into the convolution before it. This is valid only for a network in eval mode."""
     graph = trace(network)
     for node in modules_called(graph, nn.BatchNorm2d):
         source = node.args[0]
@@ -322,16 +324,16 @@ def fold(network):
 
 
 def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """(once, every): the part of a traced network that no noise reaches, and the rest.
+    """Split a traced network into (once, every): the part that does not depend on noise, and the rest.
 
-    `every(*once(x))` is the network: what `once` gives is computed once and repeated for as many samples as wanted.
-    Shapes are asked for anew in `every`, where the batch is larger. Of the arguments behind the first, `each` names
-    those with a row for each image; both parts take the others, which are not repeated.
+    `every(*once(x))` equals the network: the output of `once` is computed once per batch and repeated for all samples.
+    Shapes are read again in `every`, where the batch is larger. Of the arguments after the first, `each` names those
+    with one row per image. Both parts take the other arguments, which are not repeated.
     """
     arguments = [n for n in graph.graph.nodes if n.op == "placeholder"]
-    noisy: set[fx.Node] = set()  # reached by noise
-    fixed = {n for n in arguments[1:] if n.target not in each}  # reached by no image, so not to be repeated with them
-    ordered = any(overwrites_shared(graph, node) for node in graph.graph.nodes)  # then the order of all nodes matters
+    noisy: set[fx.Node] = set()  # nodes that depend on noise
+    fixed = {n for n in arguments[1:] if n.target not in each}  # nodes that depend on no image: not repeated
+    ordered = any(overwrites_shared(graph, node) for node in graph.graph.nodes)  # then no node may be reordered
     for node in graph.graph.nodes:
         if (
             (ordered and node.op != "placeholder")
@@ -357,7 +359,7 @@ def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.
 
 
 def overwrites_shared(graph, node):
-    """Whether a node works in place on a value that others read too, as h.add_(y) does where h is used again."""
+    """Return whether a node works in place on a value that other nodes read, as h.add_(y) if h is used again."""
     if node.op == "call_module":
         in_place = getattr(graph.get_submodule(node.target), "inplace", False)
     else:
@@ -374,7 +376,7 @@ IN_PLACE_CALLS = {"iadd", "isub", "imul", "itruediv", "setitem", "__setitem__"}
 
 
 def is_stochastic(graph, node):
-    """A random layer, or a module that is not opened and holds one."""
+    """Return whether a node calls a stochastic layer, or a module that was not traced into and contains one."""
     return node.op == "call_module" and any(
         isinstance(m, StochasticLayer) for m in graph.get_submodule(node.target).modules()
     )

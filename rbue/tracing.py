@@ -1,4 +1,4 @@
-"""torch.fx graphs of networks as strangers write them: a graph follows train() and eval() as its network does."""
+"""torch.fx graphs of arbitrary networks. Unlike plain torch.fx graphs, they follow train() and eval()."""
 
 import inspect
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from rbue.layers import Stem, StochasticLayer
 
 
 class Tracer(fx.Tracer):
-    """Opens every module but torch's own, ours, and those whose paths are in `whole`."""
+    """A tracer that traces into all modules except torch's own, ours, and those whose paths are in `whole`."""
 
     def __init__(self, whole=()):
         super().__init__()
@@ -23,11 +23,11 @@ class Tracer(fx.Tracer):
 
 
 def trace(network: nn.Module) -> fx.GraphModule:
-    """The network as a graph that follows train() and eval() as the original does.
+    """Return the network as a graph that follows train() and eval() as the original does.
 
-    A graph has the branches of the mode it was traced in. So both modes are traced and compared: a module whose code
-    depends on its mode, such as stochastic depth, is not opened. Arguments behind the first whose default is None or a
-    bool have that value for good.
+    A graph contains only the branches of the mode in which it was traced. So both modes are traced and compared, and a
+    module whose code depends on the mode, such as stochastic depth, is not traced into. Arguments after the first whose
+    default is None or a bool are fixed to this default.
     """
     whole = set()
     while True:
@@ -36,7 +36,7 @@ def trace(network: nn.Module) -> fx.GraphModule:
         except UserError:
             if whole >= (small := small_mode_readers(network)):
                 raise
-            whole |= small  # perhaps one of them is what cannot be traced
+            whole |= small  # one of these may be the reason why tracing failed
             continue
         found = mode_dependent(network, training, evaluation)
         if not found:
@@ -55,11 +55,13 @@ def trace_in_mode(network, mode, whole):
         known = {a.name: a.default for a in arguments if a.default is None or isinstance(a.default, bool)}
         with in_mode(network, mode), unchanged(network):
             graph = Tracer(whole).trace(network, known or None)
-            traced = fx.GraphModule(network, without(graph, known))  # takes the constants that fx put on the network
+            traced = fx.GraphModule(
+                network, remove_arguments(graph, known)
+            )  # takes the constants that fx put on the network
         return thaw_dropout(traced)
     except UserError:
         raise
-    except Exception as error:  # whatever a network's own code makes of a proxy
+    except Exception as error:  # a network's own code may raise anything if it gets a proxy
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
             f"{type(network).__name__} cannot be traced by torch.fx ({why}): "
@@ -69,7 +71,7 @@ def trace_in_mode(network, mode, whole):
 
 @contextmanager
 def in_mode(network, mode):
-    """Every module in training or evaluation mode inside, and in its own mode again after."""
+    """Put every module into training or evaluation mode inside, and restore its own mode after."""
     before = {module: module.training for module in network.modules()}
     for module in before:
         module.training = mode
@@ -82,7 +84,8 @@ def in_mode(network, mode):
 
 @contextmanager
 def unchanged(network):
-    """Refuse a forward that sets attributes of its modules, such as a counter: the graph would not. Put them back."""
+    """Restore the modules' attributes after tracing. Refuse a forward that sets them, as a counter: the graph would not
+    set them."""
     before = {name: (module, dict(vars(module))) for name, module in network.named_modules()}
     yield
     for name, (module, own) in before.items():
@@ -98,7 +101,10 @@ def unchanged(network):
 
 
 def mode_dependent(network, training, evaluation):
-    """The paths of modules at which the two graphs part, with all modules of the same class; empty if they do not."""
+    """Return the paths of the modules in which the two graphs first differ, and of all modules of the same classes.
+
+    The result is empty if the graphs are equal.
+    """
     pairs = zip_longest(training.graph.nodes, evaluation.graph.nodes)
     apart = next((pair for pair in pairs if described(pair[0]) != described(pair[1])), ())
     paths = {caller(node) for node in apart if node is not None}
@@ -108,7 +114,7 @@ def mode_dependent(network, training, evaluation):
 
 
 def small_mode_readers(network):
-    """Paths of modules without children whose code reads self.training."""
+    """Return the paths of modules that have no children and whose code reads self.training."""
     modules = network.named_modules() if isinstance(network, nn.Module) else ()
     return {path for path, module in modules if path and not list(module.children()) and own_mode_reader(module)}
 
@@ -122,7 +128,7 @@ def described(node):
 
 
 def caller(node):
-    """The path of the innermost module whose forward made this node; "" for the network itself."""
+    """Return the path of the innermost module whose forward created this node, or "" for the network itself."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
     callers = stack[:-1] if node.op == "call_module" else stack
     return callers[-1][0] if callers else ""
@@ -133,8 +139,8 @@ def reads_mode(module):
     return any("training" in f.__code__.co_names for f in functions if inspect.isfunction(f))
 
 
-def without(graph, known):
-    """The arguments that have their value for good, and torch's assertions that they have."""
+def remove_arguments(graph, known):
+    """Remove the arguments that were fixed to their defaults, and torch's assertions about their values."""
     gone = {n for n in graph.nodes if n.op == "placeholder" and n.target.rpartition("_")[0] in known}
     for node in graph.nodes:
         if node.op == "call_function" and node.all_input_nodes and gone >= set(node.all_input_nodes):
@@ -145,8 +151,11 @@ def without(graph, known):
 
 
 def thaw_dropout(graph):
-    """F.dropout(x, p, self.training) was traced with one mode's constant: as a module it follows the mode again. So
-    does one that was always on, which a trace does not tell apart."""
+    """Replace functional dropout by modules, which follow train() and eval().
+
+    In F.dropout(x, p, self.training), tracing replaced self.training by a constant. A dropout that was always on is
+    replaced too, because a trace cannot tell the two apart.
+    """
     for node in [n for n in graph.graph.nodes if n.op == "call_function" and n.target in DROPOUTS]:
         p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
         graph.add_submodule(f"thawed_{node.name}", DROPOUTS[node.target](p))

@@ -1,4 +1,4 @@
-"""Draw the random rectifiers of Section 3.2 from the layers themselves. Needs torch.
+"""Draw the random rectifiers of Section 3.2, as computed by the suite's own layers. Needs torch.
 
 python scripts/activations.py                                  # results/figures/activations, activations-network
 python scripts/activations.py --q 0.5 --out outputs/figures    # another q
@@ -18,14 +18,14 @@ from rbue.cli import one_sentence_errors
 from rbue.layers import DropReLU, RReLU
 from rbue.report.figures.activations import UNITS, draw
 
-DRAWS = UNITS[1] + UNITS[2]  # a unit of the drawn network each
+DRAWS = UNITS[1] + UNITS[2]  # one draw per hidden unit in the figure of the network
 
 
 def points(name, layer):
-    """A layer's output along x, one line a draw: a unit keeps its draw over x, so each x is asked in the same place."""
+    """Return a layer's output over x, one line per draw. The seed is reset for each x, so each unit keeps its draw."""
     lines = []
     for x in torch.linspace(-2, 2, 41).tolist():
-        torch.manual_seed(2)  # of eight draws at q = 0.8 two are the identity
+        torch.manual_seed(2)  # with this seed, two of eight draws at q = 0.8 are the identity
         y = layer(torch.full((1, DRAWS), x)).flatten()
         lines += [{"layer": name, "draw": k, "x": round(x, 6), "y": value} for k, value in enumerate(y.tolist())]
     return lines

@@ -1,7 +1,7 @@
-"""Decide the paper's claims on its own numbers and on ours: no GPU, no torch, seconds.
+"""Check the paper's claims against its own numbers and ours: no GPU, no torch, seconds.
 
 python scripts/claims.py                                        # results/runs -> results/claims.md (= make claims)
-python scripts/claims.py --print                                # also show the verdicts here
+python scripts/claims.py --print                                # also print the verdicts
 python scripts/claims.py --results theirs --out theirs/claims.md
 """
 

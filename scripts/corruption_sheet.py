@@ -1,4 +1,4 @@
-"""Show the corrupted images themselves: shot noise at every severity, and a sheet of all types. Needs torch.
+"""Draw corrupted images: shot noise at every severity, and a sheet of all types. Needs torch.
 
 python scripts/corruption_sheet.py --dataset digits --out outputs/demo/figures      # no download
 python scripts/corruption_sheet.py --dataset cifar10 --data-dir data --image 1      # another test image on the sheet
@@ -26,13 +26,13 @@ GAP = 2  # white pixels between images
 
 
 def at_severities(images, name, index, textures):
-    """(6, N, H, W, 3): clean, then severities 1 to 5, as the suite evaluates them."""
+    """Return (6, N, H, W, 3): the clean images, then severities 1 to 5 as the suite evaluates them."""
     levels = [images, *(corrupt(images, name, severity, index, textures=textures) for severity in SEVERITIES)]
     return torch.stack(levels).permute(0, 1, 3, 4, 2).numpy()
 
 
 def strip(images):
-    """Images side by side with white between them: one picture is drawn faster than six."""
+    """Join images side by side with white gaps, since one picture is drawn faster than six."""
     gap = np.full((images.shape[1], GAP, 3), 255, np.uint8)
     return np.concatenate([part for image in images for part in (image, gap)][:-1], axis=1)
 
@@ -53,7 +53,7 @@ def show(axis, picture, size, labels, title):
 
 @styled
 def severity_figure(args, images, count=4):
-    """The paper's example: shot noise grows from left to right over a few test images."""
+    """Draw the paper's example: a few test images with shot noise of increasing severity from left to right."""
     index = torch.arange(args.image, args.image + count) % len(images)
     levels = at_severities(images[index], "shot_noise", index, args.textures)
     figure, axis = canvas(7, 7 * count / 6 + 0.5)
@@ -64,7 +64,7 @@ def severity_figure(args, images, count=4):
 
 
 def type_strip(images, name, index, textures):
-    """A type's five severities, or the sentence that says why it cannot be drawn."""
+    """Return the five severities of a type side by side, or print why it cannot be drawn and return None."""
     try:
         return strip(at_severities(images[index], name, index, textures)[1:, 0])
     except UserError as refused:
@@ -74,7 +74,7 @@ def type_strip(images, name, index, textures):
 
 @styled
 def sheet_figure(args, images):
-    """Types down, severities 1 to 5 across, the clean image last."""
+    """Draw one strip per type with severities 1 to 5, and the clean image last."""
     index, size = torch.tensor([args.image]) % len(images), images.shape[-1]
     pictures = {name: type_strip(images, name, index, args.textures) for name in CORRUPTIONS}
     drawn = {name.replace("_", " "): picture for name, picture in pictures.items() if picture is not None}

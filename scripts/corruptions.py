@@ -2,9 +2,9 @@
 
 python scripts/corruptions.py cifar10 --data-dir data --out data/cifar10_c
 
-One <type>.npy per corruption, (5 N, H, W, 3) uint8, severity after severity, and labels.npy to match. Run again, it
-goes on where it stopped: a file whose sha256 the manifest holds is finished. Where the manifest names another sha256
-than that of the images just made, they are other images, and the run ends with that sentence.
+It writes one <type>.npy per corruption, uint8 (5 N, H, W, 3) sorted by severity, and labels.npy. The same command
+continues where it stopped: a file is finished if its sha256 is in the manifest. If new images have another sha256 than
+the manifest says, the run ends with an error.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from rbue.data.corruptions.weather import NoTextures
 from rbue.errors import UserError, one_of
 from rbue.runs import devices
 
-HEAD = 100  # images of a set that are hashed once more, for a check in seconds
+HEAD = 100  # the first images of a set have a sha256 of their own, so that a quick check needs only these
 
 
 def sha256(data):
@@ -41,7 +41,7 @@ def file_sha256(path):
 
 
 def write_whole(path, write):
-    """Whole or not at all: a killed run leaves the file before it."""
+    """Write a file atomically: if the process is killed, the old file stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     with open(partial, "wb") as file:
@@ -54,7 +54,7 @@ def nhwc(images):
 
 
 def write_type(path, images, name, args, bar):
-    """One corruption at five severities; returns its manifest entry. The file appears when it is complete."""
+    """Write one corruption at five severities, atomically, and return its manifest entry."""
     count, partial = len(images), path.with_suffix(".partial")
     shape = (len(SEVERITIES) * count, *images.shape[2:], 3)
     file, entry = np.lib.format.open_memmap(partial, "w+", np.uint8, shape), {"sets": [], "heads": []}
@@ -72,7 +72,7 @@ def write_type(path, images, name, args, bar):
 
 
 def finish_type(name, images, manifest, args, bar):
-    """Make one type unless it is there, and hold it against the manifest."""
+    """Generate one type unless it is finished, and compare it with the manifest."""
     path, known = args.out / f"{name}.npy", manifest["files"].get(name)
     if known and path.exists() and file_sha256(path) == known["sha256"]:
         bar.update(len(SEVERITIES))
@@ -85,7 +85,7 @@ def finish_type(name, images, manifest, args, bar):
 
 
 def open_manifest(args, count):
-    """What is finished, or an empty start; a manifest of other images is refused."""
+    """Return the manifest, or a new one if there is none. Refuse a manifest of other images."""
     identity = {"dataset": args.dataset, "seed": args.seed, "images": count}
     if not args.manifest.exists():
         return identity | {"files": {}}
@@ -96,7 +96,7 @@ def open_manifest(args, count):
 
 
 def write_sets(args):
-    """All types asked for. One that is refused, as frost without textures, does not keep the others."""
+    """Write all requested types. If one is refused, the others are still written."""
     data, refusals = load(args.dataset, args.data_dir, args.size), []
     refuse_size(data)
     manifest, images = open_manifest(args, len(data.test_images)), data.test_images.to(devices.choose(args.device))

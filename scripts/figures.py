@@ -4,17 +4,17 @@ python scripts/figures.py                                         # results/runs
 python scripts/figures.py --dataset digits --protocol demo        # only these
 python scripts/figures.py --results theirs --out theirs/figures   # somebody else's runs
 
-Below <out>/<protocol>/<dataset>/<arch>, each as .pdf for print and .png for pages, the numbers drawn as .csv:
+It writes to <out>/<protocol>/<dataset>/<arch>: each figure as .pdf and .png, and its numbers as .csv:
   corruptions-<source>      accuracy and ECE by severity, boxes over the corruption types; source: generated or official
   corruptions-<source>-ece  median ECE by severity; -averages.md has mean errors and mCE
-  diversity-jsd, -dis       4 x 4 matrices between samples; diversity.md has mean and max beside the paper's
+  diversity-jsd, -dis       4 x 4 matrices over pairs of samples; diversity.md compares mean and max with the paper's
   behaviours                accuracy against ECE, colour = q
   framework                 a real test image, its sample predictions, their mean and entropy
-  variance                  every layer's variance: exact, drawn, the paper's formula, dropout's; <out>/variance: over q
-  posterior                 standard deviations of SVI's and IVON's weights, layer by layer; their KL over training
+  variance                  variance per layer: exact, Monte Carlo, the paper's formula, dropout; <out>/variance: over q
+  posterior                 standard deviations of SVI's and IVON's weights per layer; their KL during training
   samples                   accuracy, ECE, NLL against test cost, in passes and in milliseconds
-  reliability, rejection    accuracy against confidence, and against the share of images put aside
-  twins, temperature, ood   tables: one pass without noise; temperature scaling; telling foreign images
+  reliability, rejection    accuracy against confidence, and against the fraction of rejected images
+  twins, temperature, ood   tables: the deterministic network; temperature scaling; OOD detection
   scores                    table: more calibration errors, AURC, AUROC, AUPR, FPR95, from stored predictions
   own-corruptions           table: corruptions that the user registered, by severity
 scripts/activations.py draws the layers, scripts/corruption_sheet.py the corrupted images; both need torch.
@@ -48,7 +48,7 @@ def stems(paths):
 
 
 def report(network, drawn, out):
-    """One line of what was drawn, and a sentence for each figure that has no data yet."""
+    """Print one line about what was drawn, and one sentence for each figure that has no data yet."""
     print(f"{network.folder(out)}: {stems([path for paths in drawn.values() for path in paths]) or 'nothing'}")
     for figure in [figure for figure, paths in drawn.items() if not paths]:
         print(f"  No {figure} yet, since no result here has the data: '{makes(figure, network)}' makes it.")

@@ -3,7 +3,8 @@
 python scripts/report.py                                                         # results/report.html (= make report)
 python scripts/report.py --results outputs/demo/runs --out outputs/demo/report.html
 
-Figures and benchmarks are taken from the folders of these names beside the page: run scripts/figures.py first.
+The page takes figures and benchmarks from the folders `figures` and `benchmarks` beside it. So run scripts/figures.py
+first.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Rebuild the paper's Tables 1-3 and 6 from finished runs: no GPU, no torch, seconds.
 
 python scripts/tables.py                                        # results/runs -> results/tables (= make tables)
-python scripts/tables.py --print --dataset digits               # also show the digits' table here
+python scripts/tables.py --print --dataset digits               # also print the digits' table
 python scripts/tables.py --results theirs --out theirs/tables   # somebody else's runs
 """
 
@@ -55,7 +55,7 @@ def main(argv=None):
         if args.protocol in (None, protocol):
             paths = position.write(protocol, cells, args.out)
             print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {(cells.n > 0).sum()} of {len(cells)} rows measured")
-    if args.readme and tables:  # without results what stands there stays
+    if args.readme and tables:  # without results, the README keeps its tables
         put_headline(args.readme, tables)
 
 

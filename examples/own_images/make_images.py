@@ -1,4 +1,4 @@
-"""Draw a folder of images to play with: bright discs and squares on a dark ground. Yours may be photographs.
+"""Draw a folder of example images: bright discs and squares on a dark background.
 
 python examples/own_images/make_images.py data/shapes
 """
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-COUNTS = {"train": 200, "test": 50}  # of each class
+COUNTS = {"train": 200, "test": 50}  # images per class
 
 
 def draw_image(kind, chance):
-    """One shape on a 48 × 40 background."""
+    """Draw one shape on a background of 48 × 40 pixels."""
     image = Image.new("RGB", (48, 40), tuple(chance.randrange(80) for _ in range(3)))
     left, top, side = chance.randrange(6, 18), chance.randrange(2, 12), chance.randrange(18, 25)
     pen, box = ImageDraw.Draw(image), (left, top, left + side, top + side)

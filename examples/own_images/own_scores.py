@@ -12,6 +12,6 @@ def posterize(images, bits, draws):
 
 @metric("margin")
 def margin(probs, labels):
-    """How far the most likely class is ahead of the second, on average."""
+    """Return the mean difference between the two largest probabilities."""
     first, second = probs.topk(2, dim=1).values.unbind(1)
     return (first - second).mean()

@@ -1,4 +1,4 @@
-"""Images and labels as arrays: official sources and your own images in, uint8 tensors out."""
+"""Datasets: read official files or your own images, and return uint8 tensors with labels."""
 
 from rbue.data.ood import load_ood
 from rbue.data.own import read_files

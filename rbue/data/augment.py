@@ -1,4 +1,4 @@
-"""From uint8 images on the device to a normalised batch: gather, crop and flip in one indexing operation."""
+"""Data augmentation on the device: one indexing operation gathers, crops and flips a batch of uint8 images."""
 
 import torch
 
@@ -6,12 +6,15 @@ from rbue import noise
 
 
 def pad(images, crop):
-    """uint8 NHWC with black borders: what the random crop cuts from. uint8 because loading is bandwidth-bound."""
+    """Return the images as uint8 NHWC with a black border, from which random crops are cut.
+
+    They stay uint8 because loading a batch is limited by memory bandwidth.
+    """
     return torch.nn.functional.pad(images.permute(0, 2, 3, 1), (0, 0, crop, crop, crop, crop)).contiguous()
 
 
 def crop_and_flip(padded, index, keys, crop, flip):
-    """The chosen images, each with its own random window and mirrored half of the time; uint8 NHWC."""
+    """Return the images at `index`, each randomly cropped and flipped with probability 1/2, as uint8 NHWC."""
     drawn = noise.uniform(keys, (3,))
     top, left = (drawn[:, k] * (2 * crop + 1) for k in (0, 1))
     rows, columns = (torch.arange(size - 2 * crop, device=padded.device) for size in padded.shape[1:3])
@@ -22,5 +25,8 @@ def crop_and_flip(padded, index, keys, crop, flip):
 
 
 def normalise(images, mean, std):
-    """uint8 NHWC to float32 NCHW in channels-last memory, with the training set's mean and deviation a channel."""
+    """Turn uint8 NHWC into float32 NCHW in channels-last memory, normalised by mean and standard deviation per channel.
+
+    Both are those of the training set.
+    """
     return torch.addcmul(-mean / std, images, 1 / (255 * std)).permute(0, 3, 1, 2)

@@ -1,12 +1,13 @@
-"""Corrupted test sets: the official files where the user has them, else made here. Never some of each.
+"""Corrupted test sets: the user's official files, or sets that are generated here. The two are never mixed.
 
-    <data_dir>/cifar10_c/       <type>.npy and labels.npy, here or in CIFAR-10-C/     (severity after severity)
+    <data_dir>/cifar10_c/       <type>.npy and labels.npy, here or in CIFAR-10-C/     (sorted by severity)
     <data_dir>/cifar100_c/      the same, here or in CIFAR-100-C/
     <data_dir>/tinyimagenet_c/  <type>/<severity>/<wnid>/*.JPEG, here, in Tiny-ImageNet-C/ or in Tiny-ImageNet-C-extra/
-    <data_dir>/*_c/             what scripts/corruptions.py wrote, which is ours and only saves making it again
+    <data_dir>/*_c/             sets that scripts/corruptions.py has generated, so that they are not generated again
 
-Official CIFAR images are the test images in their order. Official Tiny-ImageNet-C images are others of the same classes
-than TinyImageNet's validation images, of which ours are made, so numbers of the two sources are not comparable.
+The official CIFAR sets hold the test images, corrupted, in the same order. Our sets of TinyImageNet are made from its
+validation images, but the official Tiny-ImageNet-C is made from other images of the same classes. So results on
+official and on generated sets are not comparable.
 """
 
 import hashlib
@@ -31,14 +32,14 @@ WAY_OUT = "corruptions=generated makes ours instead"
 
 @dataclass(frozen=True)
 class Sets:
-    """Types at 5 severities of one source, read one at a time: all of them would be gigabytes."""
+    """The corrupted sets of one source. They are read one at a time, since all of them take gigabytes."""
 
-    source: str  # "official" or "generated": results of the two do not belong in one table
+    source: str  # "official" or "generated": results on the two are not comparable
     reader: Callable  # (name, severity, device) → images and labels
     cells: list = field(default_factory=lambda: [(name, severity) for name in TYPES for severity in SEVERITIES])
 
     def read(self, name, severity, device):
-        """Images uint8 (N, 3, H, W) and labels int64 on the device, or a sentence."""
+        """Return uint8 images (N, 3, H, W) and int64 labels on the device."""
         if (name, severity) not in self.cells:
             raise UserError(f"{name} at severity {severity} is none of the {len(self.cells)} corrupted sets")
         images, labels = self.reader(name, severity, device)
@@ -47,12 +48,12 @@ class Sets:
 
 @dataclass(frozen=True)
 class Official:
-    """Where a dataset's official sets come from, and how they are checked and read."""
+    """A dataset's official corrupted sets: where they come from, and how they are checked and read."""
 
     record: str
     archives: tuple[str, ...]
     names: tuple[str, ...]  # the files or folders of a complete set
-    check: Callable  # (paths, data): everything that is cheap to know, before the first set is evaluated
+    check: Callable  # (paths, data): all checks that are cheap, run before the first set is evaluated
     read: Callable  # (paths, data, name, severity, device) → images and labels
 
     @property
@@ -61,7 +62,7 @@ class Official:
 
 
 def sets(run, data) -> Sets:
-    """The corrupted sets that belong to `data`, the clean ones; `auto` prefers the official."""
+    """Return the corrupted test sets of the clean dataset `data`. `auto` prefers the official files."""
     one_of(("auto", "official", "generated"), corruptions=run.corruptions)
     if run.corruptions == "generated":
         return offer_generated(partial(make, data), data)
@@ -73,7 +74,8 @@ def sets(run, data) -> Sets:
 
 
 def choose_sets(run, data, folder):
-    """Official files, all or none: a box plot over 18 official types and one of ours would be neither."""
+    """Return the official sets if all are there, and generated sets if none is. Refuse an incomplete collection: a box
+    plot over official and generated types together would be comparable with neither."""
     official = OFFICIAL.get(run.trained_on)
     paths = locate_official(official, folder, data) if official else {}
     if paths:
@@ -87,13 +89,14 @@ def choose_sets(run, data, folder):
 
 
 def offer_generated(reader, data):
-    """All types that are registered. One that is not made for images of this size is left out with its sentence."""
+    """Return all registered types. Reading a type that is not defined for this image size raises an error, and the
+    caller leaves it out."""
     refuse_size(data)
     return Sets("generated", reader, [(name, severity) for name in CORRUPTIONS for severity in SEVERITIES])
 
 
 def refuse_size(data):
-    """Refuse images of a size that no corruption is made for."""
+    """Refuse images of a size for which no corruption is defined."""
     size = data.test_images.shape[-1]
     if not any(kind.constants(size) for kind in CORRUPTIONS.values()):
         resized = "size: 32 in the dataset's YAML resizes them"
@@ -101,7 +104,7 @@ def refuse_size(data):
 
 
 def warn_of_own(folder):
-    """Official files hold no type of the user's own, and no set of them is mixed with ours."""
+    """Warn that the user's own corruptions are left out: official files do not have them, and sources are not mixed."""
     if own := [name for name in CORRUPTIONS if name not in TYPES]:
         warnings.warn(f"{folder} holds no {', '.join(own)}: {WAY_OUT}, and tests it too", stacklevel=2)
 
@@ -110,7 +113,7 @@ def warn_of_own(folder):
 
 
 def locate_official(official, folder, data):
-    """Name → path of what is there of an official set; labels without images are none."""
+    """Return {name: path} of the official files that exist, or {} if there are labels but no images."""
     inside = [folder, *(folder / Path(archive).stem for archive in official.archives)]
     folders = [place for place in inside if not is_made_here(place, data)]
     places = {name: [place / name for place in folders if (place / name).exists()] for name in official.names}
@@ -119,7 +122,7 @@ def locate_official(official, folder, data):
 
 
 def refuse_packed(official, folder):
-    """An archive that was carried here and not unpacked is no reason to evaluate other images in silence."""
+    """Refuse an archive that was not unpacked: otherwise generated sets would be used without notice. Return {}."""
     if waiting := [archive for archive in official.archives if (folder / archive).exists()]:
         raise UserError(f"{folder} holds {' and '.join(waiting)} still packed: unpack it there with tar, or {WAY_OUT}")
     return {}
@@ -144,7 +147,7 @@ def say_absent(official, folder):
 
 
 def check_arrays(paths, data):
-    """Headers and labels of all files: a truncated one should not be found an hour into the evaluation."""
+    """Check the headers and labels of all files, so that a truncated file is found before the evaluation starts."""
     for name in TYPES:
         open_stack(paths[f"{name}.npy"], data)
     path = paths["labels.npy"]
@@ -153,7 +156,7 @@ def check_arrays(paths, data):
 
 
 def open_stack(path, data):
-    """A map of (5 N, H, W, 3) bytes, of which only what is used is read."""
+    """Return a memory map of uint8 (5 N, H, W, 3): only the rows that are used are read from disk."""
     array, (count, channels, *size) = open_npy(path), data.test_images.shape
     shape = (len(SEVERITIES) * count, *size, channels)
     if array.shape != shape or array.dtype != np.uint8:
@@ -174,7 +177,8 @@ def read_arrays(paths, data, name, severity, device):
 
 
 def check_folders(paths, data):
-    """The class folders of all 95 sets: a half unpacked archive shows here, and labels count through these names."""
+    """Check that all 95 sets have the same class folders: the labels follow from their names, and an archive that was
+    unpacked only in part is found here."""
     known = class_folders(paths[TYPES[0]] / "1", data.classes)
     for name in TYPES:
         for severity in SEVERITIES:
@@ -184,7 +188,7 @@ def check_folders(paths, data):
 
 
 def class_folders(split, classes):
-    """Class k is the k-th WordNet id in sorted order, as in the clean images."""
+    """Return the sorted WordNet ids of the class folders: class k is the k-th of them, as for the clean images."""
     wnids = sorted(path.name for path in split.glob("n*"))
     if len(wnids) != classes:
         raise UserError(f"{split} holds {len(wnids)} of {classes} classes: unpack its archive again, or {WAY_OUT}")
@@ -196,22 +200,22 @@ def read_folders(paths, data, name, severity, device):
     wnids = class_folders(split, data.classes)
     pairs = list_folders(split, wnids)
     count_images(pairs, wnids, count, split)
-    images = decode_all(pairs, size, tqdm(disable=True))  # the evaluation has its own bar
+    images = decode_all(pairs, size, tqdm(disable=True))  # the evaluation shows its own progress bar
     return nchw(images), torch.tensor([label for _, label in pairs])
 
 
-# --- ours -------------------------------------------------------------------------------------------------------------
+# --- generated sets ---------------------------------------------------------------------------------------------------
 
 
 def make(data, name, severity, device):
-    """On the CPU for a device that lacks float64, as MPS does: the bytes are the same."""
+    """Generate one corrupted set. Devices without float64, such as MPS, use the CPU, which gives the same bytes."""
     where = device if torch.device(device).type in ("cpu", "cuda") else "cpu"
     images = data.test_images.to(where)
     return corrupt(images, name, severity, torch.arange(len(images), device=where)), data.test_labels
 
 
 def reread(files, data, name, severity, device):
-    """From the disk what is there and as its manifest says, else made: the same bytes either way."""
+    """Read one generated set if its file matches the manifest, else generate it: both give the same bytes."""
     if name not in files:
         return make(data, name, severity, device)
     path, sha256 = files[name]
@@ -226,8 +230,11 @@ def reread(files, data, name, severity, device):
 
 
 def list_kept(folder, dataset, data):
-    """Type → its file and the sha256 of its five sets; nothing of another dataset or seed, which are other images, nor
-    of a user's own type, whose function may have changed since."""
+    """Return {type: (its file, the sha256 of its five sets)} of the generated files that can be reused.
+
+    Files of another dataset or seed hold other images. A user's own type is always generated again, since its function
+    may have changed.
+    """
     found = read_manifest(folder)
     if [found.get(key) for key in ("dataset", "seed", "images")] != [dataset, 0, len(data.test_images)]:
         return {}
@@ -236,7 +243,7 @@ def list_kept(folder, dataset, data):
 
 
 def read_manifest(folder):
-    """What scripts/corruptions.py says of the files beside it; empty where it wrote none."""
+    """Return the manifest that scripts/corruptions.py wrote into the folder, or {} if there is none."""
     try:
         found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -246,7 +253,7 @@ def read_manifest(folder):
 
 
 def is_made_here(folder, data):
-    """Ours look like the official files. The manifest may have been kept elsewhere: then the noise gives them away."""
+    """Return whether this suite generated the files. Without a manifest, the pixels of one noisy image are compared."""
     if read_manifest(folder):
         return True
     path = folder / "gaussian_noise.npy"

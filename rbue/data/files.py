@@ -1,4 +1,4 @@
-"""Files into arrays: .npy as maps, images by Pillow, and arrays kept on disk."""
+"""Reading files into arrays: .npy files as memory maps, images by Pillow. Decoded arrays are stored on disk."""
 
 import os
 import tempfile
@@ -21,7 +21,7 @@ class WrongSize(UserError):
 
 
 def open_npy(path):
-    """A file shorter than its header promises fails here, before a byte is used."""
+    """Open a .npy file as a memory map. Refuse a file that is shorter than its header says."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, SyntaxError) as error:
@@ -34,7 +34,7 @@ def list_some(names, shown=3):
 
 
 def decode_splits(train, test, size, name, fit=False):
-    """The four arrays of two lists of (path, label)."""
+    """Decode two lists of (path, label). Return images and labels of both splits by name."""
     with tqdm(total=len(train) + len(test), desc=f"decoding {name}", unit=" images", disable=None) as bar:
         return {
             "train_images": decode_all(train, size, bar, fit),
@@ -45,7 +45,7 @@ def decode_splits(train, test, size, name, fit=False):
 
 
 def decode_all(pairs, size, bar, fit=False):
-    """Threads suffice: Pillow lets go of the interpreter while it decodes."""
+    """Decode all images. Threads suffice, because Pillow releases the GIL while it decodes."""
     out = np.empty((len(pairs), size, size, 3), np.uint8)
     with ThreadPoolExecutor() as pool:
         for k, pixels in enumerate(pool.map(partial(decode, size=size, fit=fit), (path for path, _ in pairs))):
@@ -55,7 +55,7 @@ def decode_all(pairs, size, bar, fit=False):
 
 
 def decode(path, size, fit=False):
-    """One image as RGB; grey becomes RGB too. `fit` resizes it, otherwise another size is refused."""
+    """Decode one image as RGB. `fit` crops and resizes it; without `fit`, an image of another size is refused."""
     try:
         with Image.open(path) as image:
             refuse_deep(image, path)
@@ -68,18 +68,21 @@ def decode(path, size, fit=False):
 
 
 def refuse_deep(image, path):
-    """Pillow would cut such pixels off at 255 and give a white image."""
+    """Refuse images of more than 8 bits per channel: Pillow would clip them at 255 and return a white image."""
     if image.mode.startswith(("I", "F")):
         raise UserError(f"{path} has more than 8 bits per channel: save it with 8")
 
 
 def fit_square(image, size):
-    """The largest centred square of a Pillow image, resized."""
+    """Return the largest centred square of a Pillow image, resized."""
     return np.asarray(ImageOps.fit(image, (size, size)))
 
 
 def keep(arrays, folder):
-    """Written aside, then moved: a killed process leaves no half array. A read-only folder only costs time."""
+    """Store the arrays in the folder atomically, so that a killed process leaves no incomplete file.
+
+    If the folder is read-only, warn: the next run decodes the images again.
+    """
     try:
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
             for name, array in arrays.items():

@@ -1,4 +1,4 @@
-"""Names of the classes, which the packed arrays do not carry; elsewhere a class is called by its number."""
+"""Class names of the datasets whose .npy arrays do not hold them. Classes of other datasets are named by numbers."""
 
 _NAMES = {
     "cifar10": "airplane automobile bird cat deer dog frog horse ship truck",

@@ -1,4 +1,4 @@
-"""Images that a network was not trained for: a useful uncertainty tells them from its own test images."""
+"""OOD images. A useful uncertainty separates them from the test images of the dataset that a network was trained on."""
 
 import torch
 from torchvision.transforms.v2.functional import resize
@@ -8,12 +8,12 @@ from rbue.data.sources import DATASETS, load
 
 
 def ood_name(dataset):
-    """The dataset whose images are foreign to this one; empty where none is named."""
+    """Return the name of the dataset whose images are OOD for this one, or "" if there is none."""
     return DATASETS[dataset].ood if dataset in DATASETS else ""
 
 
 def load_ood(dataset, data, data_dir):
-    """The other dataset's uint8 test images, or a sentence: nobody who asks for CIFAR-10 waits for another download."""
+    """Return the uint8 test images of the OOD dataset. It is not downloaded: nobody asked for it."""
     name = ood_name(dataset)
     if name == f"{dataset}_c":
         return mix_corruptions(data.test_images)
@@ -23,10 +23,10 @@ def load_ood(dataset, data, data_dir):
 
 
 def mix_corruptions(images):
-    """Every image once, the 19 corruptions taking turns at the highest severity.
+    """Corrupt every image once at the highest severity. The corruption types alternate from image to image.
 
-    Frost is left out even where its textures are, and so are a user's own corruptions: the set is the same on every
-    machine.
+    Frost is left out even if its textures are installed, and so are a user's own corruptions. So the set is the same on
+    every machine.
     """
     types, index, corrupted = [name for name in TYPES if name != "frost"], torch.arange(len(images)), images.clone()
     for turn, name in enumerate(types):

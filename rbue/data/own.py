@@ -1,11 +1,11 @@
-"""Your own images: a folder of files is enough, whatever its number of images and classes.
+"""Your own images: a folder of files is enough, with any number of images and classes.
 
     <data_dir>/<name>/  train/<class>/*.png and test/<class>/*.png, also .jpg and others: torchvision's ImageFolder
                         or train_images.npy train_labels.npy test_images.npy test_labels.npy: images are uint8
-                        (N, H, W, 3), grey ones (N, H, W) or (N, H, W, 1); labels are whole numbers 0, 1, 2, ...
+                        (N, H, W, 3), or (N, H, W) or (N, H, W, 1) if grey; labels are integers 0, 1, 2, ...
 
-Grey images become three equal channels, since the networks take three. All images are squares of one size. With `size`
-in the dataset's YAML, images of any size are cut to their centred square and resized.
+Grey images are repeated over three channels, since the networks take three. All images must be squares of the same
+size. With `size` in the dataset's YAML, images of any size are cropped to their centred square and resized.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ WAY_OUT = "size: 32 in the dataset's YAML cuts and resizes all images"
 
 
 def read_files(folder, size=None):
-    """The four arrays of a folder in one of the two forms, and the names of the classes where they are known."""
+    """Read a folder in one of the two forms. Return the four arrays by name, and the class names if they are known."""
     paths = {name: folder / f"{name}.npy" for name in NAMES}
     missing = [path.name for path in paths.values() if not path.exists()]
     if len(missing) == len(NAMES):
@@ -36,13 +36,13 @@ def read_files(folder, size=None):
 
 @dataclass(frozen=True)
 class Own:
-    """A dataset of your own. `read` is a function (folder, size) → the four arrays by name."""
+    """A dataset of the user's own. `read` is a function (folder, size) → the four arrays by name."""
 
     read: Callable[[Path, int | None], dict] = read_files
-    ood: str = ""  # the dataset whose images are foreign to this one; empty: none
+    ood: str = ""  # the dataset whose images are OOD for this one; empty if there is none
 
     def read_arrays(self, folder, size, download):
-        """The checked arrays, the names of the classes, and where they are from."""
+        """Return the checked arrays, the class names, and the folder that they come from."""
         found = self.read(folder, size)
         arrays = check_arrays(found, folder, size)
         count = int(arrays["train_labels"].max()) + 1
@@ -56,7 +56,7 @@ class Own:
 
 
 def read_images(folder, size=None):
-    """Decodes the images once and keeps the arrays beside them, for as long as no file changes."""
+    """Decode the images and store the arrays beside them. The arrays are used again until a file changes."""
     splits = list_split(folder / "train"), list_split(folder / "test")
     refuse_other_classes(*splits)
     train, test = ([(Path(path), label) for path, label in split.samples] for split in splits)
@@ -70,7 +70,7 @@ def read_images(folder, size=None):
 
 
 def list_split(split):
-    """torchvision's list of the images with their labels, and of the classes, which are the sorted names of folders."""
+    """List the images of a split with torchvision's ImageFolder: the classes are the sorted names of the folders."""
     if not split.is_dir():
         raise UserError(f"{split} is missing: it holds one folder of images per class; or use four arrays")
     found = ImageFolder(split, allow_empty=True)
@@ -89,14 +89,14 @@ def refuse_other_classes(train, test):
 
 
 def fingerprint(folder, pairs, size):
-    """Another file, another time of writing or another size gives another fingerprint."""
+    """Hash the files' names, sizes and modification times, and the size that the images are resized to."""
     stats = ((path.relative_to(folder), path.stat()) for path, _ in pairs)
     lines = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
     return hashlib.sha256("\n".join([str(size), *lines]).encode()).hexdigest()[:16]
 
 
 def first_side(path):
-    """The side of the first image, which the others must have too."""
+    """Return the pixels per side of the first image: all others must have the same size."""
     try:
         with Image.open(path) as image:
             width, height = image.size
@@ -119,11 +119,12 @@ def decode_same_size(train, test, side, name, fit):
 
 
 def keep_in(folder, arrays):
-    """In a folder of their own: the form of four arrays beside train/ would be read first, for ever."""
+    """Store the arrays in a folder of their own: beside train/ they would look like the user's four arrays, and would
+    be read even after an image has changed."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError:
-        return  # a read-only folder only costs time
+        return  # read-only: the next run decodes the images again
     keep(arrays, folder)
 
 
@@ -131,7 +132,7 @@ def keep_in(folder, arrays):
 
 
 def check_arrays(found, folder, size=None):
-    """RGB images of one size and labels without a gap, or a sentence that names the file."""
+    """Return the arrays as RGB images of one size with labels 0, 1, 2, ..., or refuse them and name the wrong file."""
     if missing := [name for name in NAMES if name not in found]:
         raise UserError(f"what reads {folder} gives no {', '.join(missing)}")
     path = {name: folder / f"{name}.npy" for name in NAMES}
@@ -149,7 +150,7 @@ def check_arrays(found, folder, size=None):
 
 
 def as_rgb(images, path):
-    """(N, H, W, 3) of grey or coloured images."""
+    """Return grey or coloured images as (N, H, W, 3)."""
     channels = images.shape[3:] or (1,)
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or channels not in ((1,), (3,)) or not images.size:
         wanted = "uint8 (images, height, width, 3), or (images, height, width) for grey images"
@@ -176,7 +177,7 @@ def check_labels(labels, count, path):
 
 
 def check_classes(train, test, path):
-    """Both splits hold every class, and the labels count 0, 1, 2 and so on."""
+    """Check that both splits have images of every class, and that the labels are 0, 1, 2, ... without a gap."""
     known, tested = np.unique(train), np.unique(test)
     if known[0] != 0 or known[-1] != len(known) - 1:
         said = f"holds labels {known[0]} to {known[-1]} of {len(known)} classes"

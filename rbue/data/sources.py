@@ -1,14 +1,14 @@
-"""Sources → verified uint8 tensors: found on disk, or downloaded, or refused in one sentence.
+"""Datasets as verified uint8 tensors, from files on disk or from a download.
 
     <data_dir>/cifar10/       train_images.npy train_labels.npy test_images.npy test_labels.npy   (uint8 NHWC, int64)
                               or cifar-10-batches-py/, or cifar-10-python.tar.gz
     <data_dir>/cifar100/      the same four arrays, or cifar-100-python/, or cifar-100-python.tar.gz
     <data_dir>/tinyimagenet/  the same four arrays, or tiny-imagenet-200/, or tiny-imagenet-200.zip
-    digits                    come with scikit-learn
+    digits                    part of scikit-learn, no files
     <data_dir>/<name>/        images of your own (rbue/data/own.py)
 
-An official dataset in none of these forms is downloaded. Every array is checked before it is used: a network that
-trained on half a dataset looks like a bad network.
+If an official dataset is there in none of these forms, it is downloaded. Every array is checked before it is used,
+because nobody would notice that a network was trained on half of a dataset.
 """
 
 import hashlib
@@ -33,41 +33,41 @@ from rbue.data.names import CLASSES
 from rbue.data.own import Own
 from rbue.errors import UserError
 
-DOWNLOAD_FAILURES = (OSError, RuntimeError, HTTPException)  # RuntimeError: torchvision's word for a wrong md5
+DOWNLOAD_FAILURES = (OSError, RuntimeError, HTTPException)  # torchvision raises RuntimeError for a wrong md5
 
 
 @dataclass(frozen=True)
 class Data:
-    """One dataset in memory; images stay uint8 (N, 3, H, W) because a step is bandwidth-bound."""
+    """One dataset in memory. Images stay uint8 (N, 3, H, W), because training is limited by memory bandwidth."""
 
     train_images: torch.Tensor
     train_labels: torch.Tensor
     test_images: torch.Tensor
     test_labels: torch.Tensor
     classes: int
-    mean: torch.Tensor  # (3,) of the training pixels in [0, 1]
+    mean: torch.Tensor  # (3,) per channel, of the training pixels scaled to [0, 1]
     std: torch.Tensor
-    source: str = ""  # which files these are, for people
-    names: tuple[str, ...] = ()  # of the classes, or their numbers
+    source: str = ""  # the files that were read, to be printed
+    names: tuple[str, ...] = ()  # of the classes; their numbers if they have no names
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a dataset must hold, and where its official files are."""
+    """An official dataset: what it must hold, and where its files are."""
 
     classes: int
     train: int
     test: int
     size: int
     read: Callable[[Path, "Source"], dict]  # the official folder → the four arrays
-    url: str = ""  # empty: embedded, no files
+    url: str = ""  # empty: the data are part of a Python package
     md5: str = ""
     layout: str = ""  # the folder inside the archive
-    sha256: dict[str, str] = field(default_factory=dict)  # of each array's bytes, where decoding leaves no freedom
-    ood: str = ""  # the dataset whose images are foreign to this one; empty: none
+    sha256: dict[str, str] = field(default_factory=dict)  # per array; absent where JPEG decoders may differ
+    ood: str = ""  # the dataset whose images are OOD for this one; empty if there is none
 
     def read_arrays(self, folder, size, download):
-        """The verified arrays, the names of the classes, and where they are from."""
+        """Return the verified arrays, the class names, and the files that they come from."""
         if size is not None:
             pixels = f"images of {self.size} × {self.size} pixels"
             raise UserError(f"size={size} is for images of your own: {folder.name} has {pixels}")
@@ -78,8 +78,8 @@ class Source:
 def dataset(name, ood=""):
     """Register the decorated function (folder, size) → four arrays as dataset=name; `folder` is <data_dir>/name.
 
-    The function gives train_images, train_labels, test_images and test_labels by name, as rbue/data/own.py describes
-    them, and may give the names of the `classes`. `ood` names the dataset whose images are foreign to this one.
+    The function returns a dict of train_images, train_labels, test_images and test_labels, as rbue/data/own.py
+    describes them. The dict may also have the class names under `classes`. `ood` names the dataset of OOD images.
     """
     if name.endswith("_c"):
         raise UserError(f"dataset={name} cannot be registered: names that end in _c mean corrupted test images")
@@ -95,7 +95,7 @@ def dataset(name, ood=""):
 
 
 def load(dataset: str, data_dir: str | Path, size=None, download=True) -> Data:
-    """The dataset, whole and verified, or a sentence that says what is missing and how to get it."""
+    """Return the complete, verified dataset, or raise a UserError that says what is missing and how to get it."""
     folder = Path(data_dir).expanduser() / dataset
     source = DATASETS.get(dataset) or unregistered(dataset, folder)
     try:
@@ -110,7 +110,7 @@ def load(dataset: str, data_dir: str | Path, size=None, download=True) -> Data:
 
 
 def unregistered(dataset, folder):
-    """A folder of the dataset's name is read as images of the user's own."""
+    """Return a dataset of the user's own if a folder of that name exists, else refuse the name."""
     if folder.is_dir():
         return Own()
     forms = "train/<class>/*.png and test/<class>/*.png, or four .npy arrays (docs/datasets.md)"
@@ -119,13 +119,13 @@ def unregistered(dataset, folder):
 
 
 def load_for(run) -> Data:
-    """The dataset that a run trains and tests on; with `holdout`, images of the training set are tested instead."""
+    """Return the dataset that a run trains and tests on. With `holdout`, the test images come from the training set."""
     data = load(run.trained_on, run.data_dir, run.size)
     return hold_out(data, run.holdout) if run.holdout else data
 
 
 def hold_out(data, count):
-    """Moves `count` training images, the same for every run, into the test images' place."""
+    """Replace the test images by `count` images of the training set, which are the same for every run."""
     if count >= len(data.train_images):
         raise UserError(f"holdout={count} leaves none of the {len(data.train_images)} training images")
     order = torch.randperm(len(data.train_images), generator=torch.Generator().manual_seed(0))
@@ -140,7 +140,8 @@ def hold_out(data, count):
 
 
 def find_arrays(source, folder, download=True):
-    """The embedded data, the .npy arrays, the official files or a fresh download, whichever is there first."""
+    """Return the arrays and their origin: a Python package, .npy files, official files or a download, in this order of
+    preference."""
     if not source.url:
         return source.read(folder, source), "scikit-learn"
     root, files = folder / source.layout, {name: folder / f"{name}.npy" for name in NAMES}
@@ -160,25 +161,25 @@ def find_arrays(source, folder, download=True):
 
 
 def nchw(images):
-    """An owned copy in torch's layout: the original may be a read-only map of a file."""
+    """Return a copy as an NCHW tensor. It is a copy because the original may be a read-only memory map."""
     return torch.from_numpy(np.array(images.transpose(0, 3, 1, 2), order="C"))
 
 
 def measure_pixels(images):
-    """Per-channel mean and standard deviation in [0, 1], exact because pixels have only 256 values."""
+    """Return mean and standard deviation per channel of pixels scaled to [0, 1], from histograms of the 256 values."""
     values = torch.arange(256, dtype=torch.float64) / 255
     shares = torch.stack([torch.bincount(images[:, c].flatten(), minlength=256) for c in range(3)]).double()
     shares /= shares.sum(1, keepdim=True)
     mean = shares @ values
     std = (shares * (values - mean[:, None]) ** 2).sum(1).sqrt()
-    return mean.float(), std.float().clamp_min(1 / 255)  # a channel may be the same everywhere
+    return mean.float(), std.float().clamp_min(1 / 255)  # the standard deviation of a constant channel is zero
 
 
 # --- verification -----------------------------------------------------------------------------------------------------
 
 
 def verify(array, name, source, path):
-    """Shape and type, then labels, then content: the first thing wrong is named with the file it is in."""
+    """Check shape and type, then the labels, then the sha256. The first error is reported with the file's name."""
     count = source.train if name.startswith("train") else source.test
     images, what = name.endswith("images"), name.replace("_", " ")
     shape, dtype = ((count, source.size, source.size, 3), "uint8") if images else ((count,), "int64")
@@ -192,7 +193,7 @@ def verify(array, name, source, path):
 
 
 def verify_labels(labels, classes, path):
-    """Every official split has the same number of images of each class."""
+    """Check the range of the labels, and that every class has the same number of images, as in all official splits."""
     if labels.min() < 0 or labels.max() >= classes:
         raise UserError(f"{path} holds labels {labels.min()} to {labels.max()} instead of 0 to {classes - 1}")
     counts, each = np.bincount(labels, minlength=classes), len(labels) // classes
@@ -205,7 +206,8 @@ def verify_labels(labels, classes, path):
 
 
 def fetch(source, folder):
-    """Unpacks in a scratch folder and moves the whole into place: an interrupted download never looks like data."""
+    """Download and unpack into a temporary folder, then move it into place, so that an interrupted download leaves no
+    incomplete dataset."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -214,7 +216,7 @@ def fetch(source, folder):
             os.replace(Path(scratch) / source.layout, folder / source.layout)
     except DOWNLOAD_FAILURES as error:
         if (folder / source.layout).exists():
-            return  # another process of the same sweep was faster
+            return  # another process has downloaded it meanwhile
         for path in made:
             with suppress(OSError):
                 path.rmdir()
@@ -222,7 +224,7 @@ def fetch(source, folder):
 
 
 def unpack(source, archive, scratch):
-    """An archive the user carried here counts as downloaded; only torchvision's md5 check lets it be opened."""
+    """Unpack the archive that the user put there, or download it. Its md5 is checked before it is opened."""
     if not archive.exists():
         download_and_extract_archive(source.url, scratch, md5=source.md5)
     elif check_integrity(archive, source.md5):
@@ -232,7 +234,7 @@ def unpack(source, archive, scratch):
 
 
 def say_missing(source, folder, error):
-    """The sentence for a machine without network: what, where to, and the three ways to get it there."""
+    """Say which files are missing and the three ways to get them, for machines without a network connection."""
     arrays = ", ".join(f"{name}.npy" for name in NAMES if not (folder / f"{name}.npy").exists())
     return (
         f"{folder} holds no {source.layout} and no {arrays}, and the download failed ({error}): "
@@ -242,7 +244,7 @@ def say_missing(source, folder, error):
 
 @contextmanager
 def limited_wait(seconds):
-    """torchvision sets no timeout, and a network that drops packets would hang for many minutes."""
+    """Set a network timeout inside: torchvision sets none, so a bad connection would hang for many minutes."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
@@ -255,7 +257,7 @@ def limited_wait(seconds):
 
 
 def read_cifar(kind, root, source):
-    """Through torchvision, which unpickles no file before its md5 is right."""
+    """Read the official files through torchvision, which checks each file's md5 before it unpickles it."""
     try:
         train, test = (kind(root.parent, train=train) for train in (True, False))
     except RuntimeError as error:
@@ -274,7 +276,8 @@ def read_cifar(kind, root, source):
 
 
 def read_tinyimagenet(root, source):
-    """Decodes the JPEGs once and leaves the arrays beside them; the public test split has no labels, so val is ours."""
+    """Decode the JPEGs and store the arrays beside them. The validation split is used as the test set, since the public
+    test split has no labels."""
     wnids = class_names(root, source.classes)
     train, test = list_folders(root / "train", wnids), list_validation(root / "val", wnids)
     count_images(train, wnids, source.train, root / "train")
@@ -285,7 +288,7 @@ def read_tinyimagenet(root, source):
 
 
 def class_names(root, classes):
-    """Class k is the k-th WordNet id in sorted order, whatever order wnids.txt or the file system has."""
+    """Return the sorted WordNet ids: class k is the k-th of them, in whatever order wnids.txt lists them."""
     listed, present = root / "wnids.txt", {path.name for path in (root / "train").glob("n*")}
     wnids = sorted(set(listed.read_text(encoding="utf-8").split()) if listed.exists() else present)
     absent = [wnid for wnid in wnids if wnid not in present]
@@ -296,17 +299,18 @@ def class_names(root, classes):
 
 
 def list_folders(split, wnids):
-    """(path, label) of every <wnid>/images/*.JPEG or <wnid>/*.JPEG, in the order of the numbers in their names."""
+    """List (path, label) of every <wnid>/images/*.JPEG or <wnid>/*.JPEG, sorted by the numbers in the file names."""
     found = [sorted((split / wnid).rglob("*.JPEG"), key=numbered) for wnid in wnids]
     return [(path, label) for label, paths in enumerate(found) for path in paths]
 
 
 def list_validation(val, wnids):
-    """Official: val/images and a list of their classes. Many tools sort them into class folders: read these too."""
+    """List (path, label) of the validation images: the official val/images with its list of classes, or class folders,
+    into which many tools sort them."""
     official = (val / "images").exists() or not any((val / wnid).exists() for wnid in wnids)
     annotations = val / "val_annotations.txt"
     pairs = read_annotations(annotations, val / "images", wnids) if official else list_folders(val, wnids)
-    return sorted(pairs, key=lambda pair: numbered(pair[0]))  # one order, whichever layout
+    return sorted(pairs, key=lambda pair: numbered(pair[0]))  # the same order for both layouts
 
 
 def read_annotations(listed, images, wnids):
@@ -322,12 +326,12 @@ def read_annotations(listed, images, wnids):
 
 
 def numbered(path):
-    """Sorts val_2 before val_10."""
+    """Return a sort key that puts val_2 before val_10."""
     return len(path.name), path.name
 
 
 def count_images(pairs, wnids, total, split):
-    """Counted before decoding: a missing image should not cost a minute to find."""
+    """Check the number of images per class before they are decoded, which takes a minute."""
     counts, each = Counter(label for _, label in pairs), total // len(wnids)
     wrong = [f"{wnid}: {counts[k]}" for k, wnid in enumerate(wnids) if counts[k] != each]
     if wrong:
@@ -338,15 +342,15 @@ def count_images(pairs, wnids, total, split):
 
 
 def read_digits(folder, source):
-    """1,797 handwritten digits of 8 × 8 pixels, enlarged to the size the networks are made for; one fixed split."""
-    from sklearn.datasets import load_digits  # here alone: seconds to import
+    """Return scikit-learn's 1,797 handwritten digits of 8 × 8 pixels, enlarged to 32 × 32, in one fixed split."""
+    from sklearn.datasets import load_digits  # imported here because it takes seconds
 
     digits = load_digits()
     grey = torch.from_numpy(digits.images).float()[:, None]
-    # bilinear by a factor of four, 0..16 → 0..255: every step is exact in fp32, so all machines see the same bytes
+    # Bilinear by a factor of four, then 0..16 → 0..255: every step is exact in fp32, so all machines get the same bytes
     grey = torch.nn.functional.interpolate(grey, size=(source.size, source.size), mode="bilinear") * (255 / 16)
     images = grey.round().clamp(0, 255).byte().permute(0, 2, 3, 1).repeat(1, 1, 1, 3).numpy()
-    order = np.random.RandomState(0).permutation(len(images))  # RandomState: NumPy promises it never changes
+    order = np.random.RandomState(0).permutation(len(images))  # NumPy promises that RandomState's numbers never change
     train, test = order[: source.train], order[source.train :]
     labels = digits.target.astype(np.int64)
     return dict(zip(NAMES, (images[train], labels[train], images[test], labels[test]), strict=True))

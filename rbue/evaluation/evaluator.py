@@ -1,4 +1,4 @@
-"""Evaluator: a run's networks over test images, compiled and captured where the GPU allows it."""
+"""Evaluator: predicts test images with a run's networks, compiled and captured as CUDA graphs if possible."""
 
 import copy
 from collections import defaultdict
@@ -18,13 +18,14 @@ from rbue.runs import devices
 from rbue.sampling import probabilities, sampler
 from rbue.training import capture
 
-COUNTS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 1000)  # where the sample curve is drawn
-REFIT = 5000  # training images behind batch-norm statistics that are computed anew
-DIVERSE = 4  # samples compared pairwise (Section 4.4)
+# the numbers of samples at which metrics are recorded
+COUNTS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 1000)
+REFIT = 5000  # training images from which batch-norm statistics are recomputed
+DIVERSE = 4  # samples that are compared pairwise (Section 4.4)
 
 
 class Cast(torch.nn.Module):
-    """A network under autocast, for one whose parameters must stay in float32."""
+    """A network under autocast, whose parameters stay in float32."""
 
     def __init__(self, network, dtype):
         super().__init__()
@@ -36,9 +37,9 @@ class Cast(torch.nn.Module):
 
 
 class Refitted:
-    """One pass per sample with the batch-norm statistics of that sample's own weights, as SWAG has them.
+    """A sampler with one pass per sample that uses batch-norm statistics of that sample's own weights, as SWAG does.
 
-    Running statistics are averaged over the weight draws of training and fit none of them.
+    Running statistics are averages over the weight samples of training, so they fit no single sample.
     """
 
     def __init__(self, network, samples, seed, batches):
@@ -53,7 +54,7 @@ class Refitted:
     def fit(self, k, batches):
         for number, x in enumerate(batches, 1):
             for norm in self.norms:
-                norm.train().momentum = 1 / number  # the mean over all batches, of which none counts more
+                norm.train().momentum = 1 / number  # so the statistics are the plain mean over all batches
             self.draw(k, x, torch.arange(len(x), device=x.device))
         return [(norm.eval().running_mean.clone(), norm.running_var.clone()) for norm in self.norms]
 
@@ -66,7 +67,8 @@ class Refitted:
 
 
 class Captured:
-    """One sample as a CUDA graph that is replayed: sample number, rows and features are tensors it reads anew."""
+    """A sampler that replays one sample as a CUDA graph. Sample number, rows and features are tensors that the graph
+    reads at each replay."""
 
     def __init__(self, network, samples, seed, x):
         self.samples, self.seed = samples, torch.tensor(seed + noise.TEST, device=x.device)
@@ -105,7 +107,7 @@ class Captured:
 
     def __call__(self, x, rows):
         count = len(x)
-        filled = torch.arange(len(self.rows), device=x.device).clamp(max=count - 1)  # the last batch is filled up
+        filled = torch.arange(len(self.rows), device=x.device).clamp(max=count - 1)  # pads the last batch
         for held, value in zip(self.given, self.once(x[filled]), strict=True):
             held.copy_(value)
         self.rows.copy_(rows[filled])
@@ -116,7 +118,7 @@ class Captured:
 
 
 class Evaluator:
-    """The run's networks made ready for the device once; call it with test images, as many sets as there are."""
+    """A run's networks, prepared for the device once. It can be called with any number of test sets."""
 
     def __init__(self, run: Run, networks: Sequence[nn.Module], data: Any, device: torch.device) -> None:
         self.device, self.batch = device, batch_size(run, device)
@@ -127,7 +129,7 @@ class Evaluator:
             first = self.prepare(nhwc(data.test_images[: self.batch], device))
             refit = self.refitting(data) if run.refit_batchnorm else None
             self.draws, how = zip(*(fast(n, samples, run, first, self.dtype, refit) for n in networks), strict=True)
-            for draw in self.draws:  # what a first pass costs once, such as trying convolutions, is no time an image
+            for draw in self.draws:  # a warm-up, such as the choice of convolutions, must not count as time per image
                 next(iter(draw(first, torch.arange(len(first), device=device))))
         precision = str(self.dtype).removeprefix("torch.")
         passes = max(samples, len(networks))
@@ -135,7 +137,7 @@ class Evaluator:
         self.peak = setup["peak_memory_bytes"]
 
     def refitting(self, data: Any) -> list[Tensor]:
-        """Batches of training images spread over the whole set, for the statistics of batch-norm."""
+        """Return batches of evenly spaced training images, from which batch-norm statistics are recomputed."""
         chosen = data.train_images[:: max(1, len(data.train_images) // REFIT)][:REFIT]
         return [self.prepare(x) for x in nhwc(chosen, self.device).split(min(self.batch, 500))]
 
@@ -143,11 +145,11 @@ class Evaluator:
         return augment.normalise(x, self.mean, self.std).to(self.dtype)
 
     def __call__(self, images: Tensor, quiet: bool = False) -> tuple["Evaluated", dict[str, Any]]:
-        """What the networks predict for uint8 images (N, 3, H, W), and what that costs."""
+        """Predict uint8 images (N, 3, H, W). Return the predictions, and the time and memory that they took."""
         images = nhwc(images, self.device)
         with devices.measured(self.device) as cost, torch.no_grad():
             evaluated = evaluate(self.draws, images, self.prepare, self.batch, quiet)
-        peak = max(self.peak, cost["peak_memory_bytes"])  # the replay of a graph takes no memory
+        peak = max(self.peak, cost["peak_memory_bytes"])  # replaying a CUDA graph allocates no memory
         per_image = 1000 * cost["seconds"] / len(images)
         rate = {"images": len(images), "ms_per_image": per_image, "peak_memory_bytes": peak}
         return evaluated, cost | rate | self.about
@@ -158,7 +160,8 @@ def nhwc(images, device):
 
 
 def precision_of(run, device):
-    """On a GPU fp16 rather than training's bf16: nothing grows here, and it rounds eight times finer."""
+    """Return fp16 on a GPU if the training used bf16: at test time the range of fp16 suffices, and it has three more
+    bits of precision."""
     return torch.float16 if device.type == "cuda" and run.precision == "bf16" else torch.float32
 
 
@@ -167,7 +170,8 @@ def batch_size(run, device):
 
 
 def fast(network, samples, run, x, dtype, refit=None):
-    """A sampler for the test set and how it runs: folded, in half precision and captured where the GPU allows it."""
+    """Return a sampler for the test set, and its engine. On a GPU, batch-norm is folded, the precision is fp16, and the
+    network is captured if possible."""
     if x.is_cuda:
         network = compact(network, dtype)
     if refit and noise.of(network).sites:
@@ -175,16 +179,16 @@ def fast(network, samples, run, x, dtype, refit=None):
     if x.is_cuda and run.engine == "auto" and noise.of(network).sites:
         try:
             return Captured(network, samples, run.seed, x), "captured"
-        except Exception as error:  # compilers fail in many ways, and none of them is worth losing the run
+        except Exception as error:  # compilers fail in many ways, and the run can go on without one
             capture.warn_fallback(error)
     return sampler(network, samples, run.seed, len(x)), "eager"
 
 
 def compact(network, dtype):
-    """A copy with batch-norm folded into convolutions, in the given precision and channels-last memory."""
+    """Return a copy with batch-norm folded into convolutions, in the given precision and channels-last memory."""
     network = copy.deepcopy(network).eval()
     if surgery.posteriors(network):
-        return Cast(network, dtype)  # its weights are drawn in float32 and rounded after
+        return Cast(network, dtype)  # its weights are sampled in float32 and rounded afterwards
     return surgery.fold(network).to(dtype=dtype, memory_format=torch.channels_last)
 
 
@@ -200,9 +204,9 @@ class Evaluated:
 
 
 def evaluate(draws, images, prepare, batch, quiet=False):
-    """Every sampler over all images. Results are on the CPU; `prepare` makes images what a network takes.
+    """Run every sampler on all images. Results are on the CPU. `prepare` turns uint8 images into a network's input.
 
-    `quiet` is for a caller that shows a bar of its own.
+    `quiet` is for a caller that shows its own progress bar.
     """
     means, spreads, firsts, by_count = [], [], [], defaultdict(list)
     with tqdm(total=len(images), desc="evaluation", unit="image", disable=quiet or bars()) as bar:

@@ -1,5 +1,5 @@
-"""The methods: one file each, with its hyperparameters, their legal ranges, how its network is built and what in its
-training is not the usual. A file in this folder is found by being here; a package of your own uses `method` as well
+"""The methods, one file each: hyperparameters, their legal ranges, how the network is built, and what differs in
+training. Every file in this folder is imported. A package of your own registers its methods with `method` too
 (docs/extending.md).
 """
 
@@ -30,7 +30,7 @@ def method(name: str):
 
 
 def build(run, classes, images):
-    """The run's network with the initial weights of its seed, the same on every device."""
+    """Build the run's network. Its initial weights follow from the seed and are the same on every device."""
     import torch
 
     with torch.random.fork_rng(devices=[]), named_errors(run):
@@ -41,7 +41,7 @@ def build(run, classes, images):
 
 
 def plain_network(run, classes):
-    """The network of run.arch: what its YAML says under `network`, or else what is registered under its name."""
+    """Build the deterministic network of run.arch: from `network` in its YAML, or else the one registered by name."""
     from rbue import networks
 
     if run.network is None:
@@ -51,7 +51,7 @@ def plain_network(run, classes):
 
 
 def instantiated(settings, **arguments):
-    """The module that Hydra makes of `_target_` and its arguments."""
+    """Return the module that Hydra creates from `_target_` and its arguments."""
     from hydra.utils import instantiate
     from torch import nn
 
@@ -65,7 +65,7 @@ def instantiated(settings, **arguments):
 
 
 def try_out(run, network, images, classes):
-    """Pass two images through the network, and refuse it unless it gives one number per class for each."""
+    """Pass two images through the network, and refuse it unless it returns one logit per class for each image."""
     import torch
 
     modes, two = {module: module.training for module in network.modules()}, images[:2]
@@ -92,7 +92,7 @@ def named_errors(run):
 
 
 def origin(run):
-    """The module of a registered network, or the `_target_` of a YAML's."""
+    """Return where the run's network comes from: the module that registers it, or the `_target_` in its YAML."""
     from rbue.networks import ARCHS
 
     if run.network is not None:
@@ -101,7 +101,7 @@ def origin(run):
 
 
 def complete(identity):
-    """Add the neutral values that an identity leaves out: absent and neutral are the same setting."""
+    """Add the neutral values that an identity leaves out: an absent setting has its neutral value."""
     schema = METHODS.get(identity["method"], Run)
     neutral = {f.name: f.metadata["neutral"] for f in fields(schema) if f.metadata["neutral"] is not MISSING}
     return neutral | identity

@@ -22,7 +22,7 @@ class DeepEnsemble(Run):
 
     @property
     def trainings(self):
-        """Members are the Single runs of the next seeds, so a Single, an ensemble and a sweep share their trainings."""
+        """Return Single runs of consecutive seeds, so that ensembles and Single runs share their trained networks."""
         shared = {f.name: getattr(self, f.name) for f in fields(Run)} | {"method": "single"}
         return [Single(**shared | {"seed": self.seed + k}) for k in range(self.members)]
 

@@ -1,4 +1,4 @@
-"""MC-DropReLU: each rectifier is kept with probability q and is the identity otherwise (eq. 5)."""
+"""MC-DropReLU: each rectifier is kept with probability q and replaced by the identity otherwise (eq. 5)."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from rbue.methods import method
 @method("dropreLU")
 @dataclass
 class DropReLU(Run):
-    """Rectifiers kept with probability q, all of them or only the first or the last (Section 4.5)."""
+    """Random rectifiers, kept with probability q: all of them, or only the first or the last (Section 4.5)."""
 
     q: float = training()
     position: str = training()

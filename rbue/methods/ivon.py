@@ -1,4 +1,4 @@
-"""IVON: a Gaussian over the weights, learned by natural gradients (Shen et al., 2024); not in the paper."""
+"""IVON: a Gaussian posterior over the weights, learned by natural gradients (Shen et al., 2024). Not in the paper."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from rbue.methods import method
 @method("ivon")
 @dataclass
 class IVON(Run):
-    """Standard deviations follow from an estimate of the curvature (see `rbue.ivon`)."""
+    """A Gaussian posterior whose standard deviations follow from an estimate of the curvature (see `rbue.ivon`)."""
 
     hess_init: float = training()
     hess_rate: float = training()
@@ -31,13 +31,13 @@ class IVON(Run):
 
     @property
     def penalty(self):
-        """Recorded in the curve, not added to the loss: Ivon's update has the prior in it."""
+        """Return the KL divergence, which is recorded but not added to the loss: Ivon's update includes the prior."""
         from rbue import surgery
 
         return surgery.kl
 
     def optimizers(self, network, lr):
-        """SGD for batch-norm, Ivon for the random weights."""
+        """Return SGD for batch-norm and Ivon for the random weights."""
         from rbue import surgery
         from rbue.ivon import Ivon
 

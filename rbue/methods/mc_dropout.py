@@ -10,7 +10,7 @@ from rbue.methods import method
 @method("mc_dropout")
 @dataclass
 class MCDropout(Run):
-    """Dropout with probability p. The paper does not say where; `placement` does."""
+    """Dropout with probability p. The paper does not say where it is placed, so `placement` is a hyperparameter."""
 
     p: float = training()
     placement: str = training()
@@ -28,5 +28,6 @@ class MCDropout(Run):
 
 
 def placement_of(arch, placement):
-    """VGG-13 has no blocks: there `block` is the same as `last`, dropout before the classifier, and gets its name."""
+    """Return the placement's name. VGG-13 has no blocks: there `block` means dropout before the classifier, so it is
+    named `last`."""
     return "last" if (arch, placement) == ("vgg13", "block") else placement

@@ -10,7 +10,7 @@ from rbue.methods import method
 @method("rrelu")
 @dataclass
 class RReLU(Run):
-    """Slopes from U(l, u) in all rectifiers, or only in the first or the last (Section 4.5)."""
+    """Random slopes from U(l, u) in all rectifiers, or only in the first or the last (Section 4.5)."""
 
     l: float = training()
     u: float = training()

@@ -1,4 +1,4 @@
-"""SVI: a Gaussian over the weights with learned standard deviations, sampled (Section 4.1.4, d)."""
+"""SVI: a Gaussian posterior over the weights with learned standard deviations (Section 4.1.4, d)."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class SVI(Run):
         at_least(0, rho_lr=self.rho_lr, beta=self.beta)
         one_of(("sgd", "adam"), rho_optimizer=self.rho_optimizer)
         if self.rho_optimizer == "sgd":
-            self.rho_lr = 1e-3  # not used, so all values are one run
+            self.rho_lr = 1e-3  # not used: all values must give the same run
         if self.tempered_prior and not self.beta:
             raise UserError("tempered_prior=true scales the prior's variance by beta, so beta must be above 0")
         if not self.weight_decay:
@@ -50,7 +50,8 @@ class SVI(Run):
         return self.beta, self.kl_warmup
 
     def optimizers(self, network, lr):
-        """SGD for everything, or Adam for the deviations alone. A random weight has its prior as weight decay."""
+        """Return SGD for everything, or SGD with Adam for the standard deviations. Random weights have no weight decay,
+        since the KL term regularises them."""
         from torch.optim import Adam
 
         from rbue import surgery

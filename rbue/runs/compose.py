@@ -1,4 +1,4 @@
-"""From words such as `method=dropreLU` to a checked Run: Hydra over conf/, with the methods' schemas. No torch."""
+"""From arguments such as `method=dropreLU` to a checked Run, by Hydra, conf/ and the methods' schemas. No torch."""
 
 import os
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from rbue.runs.places import CONF
 
 @dataclass
 class Union:
-    """A sweep: lines as typed at the command line, and lines for clean datasets alone (conf/sweep)."""
+    """The settings of a sweep: `grids` are lines as on the command line, `clean` are lines for clean datasets only."""
 
     _target_: str = "hydra_plugins.rbue_sweeper.UnionSweeper"
     grids: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Packed:
 
 
 def register():
-    """Tell Hydra every method's schema, our sweeper and launcher, and the resolvers that conf/launch uses."""
+    """Register every method's schema, our sweeper and launcher, and the resolvers of conf/ with Hydra."""
     plugins.load()
     check_files()
     store = ConfigStore.instance().store
@@ -48,7 +48,7 @@ def register():
 
 
 def check_files():
-    """Refuse a method without its YAML, and a plugin's YAML that the suite's own file of that name would hide."""
+    """Refuse a method without a YAML file, and a YAML file that is hidden by another of the same name."""
     for name, schema in METHODS.items():
         if not file_of("method", name):
             registered = f"{schema.__module__} registers method={name}"
@@ -60,13 +60,13 @@ def check_files():
 
 
 def file_of(group, name):
-    """The file behind group=name, in the suite's own folder or a plugin's, or None."""
+    """Return the YAML file of group=name, from the suite's own folder or a plugin's, or None."""
     paths = (folder / group / f"{name}.yaml" for folder in (CONF, *plugins.folders()))
     return next((path for path in paths if path.exists()), None)
 
 
 def hyperparameters():
-    """For --help: one line per method that has settings of its own."""
+    """Return one line per method that has settings of its own, for --help."""
     shared = {f.name for f in fields(Run)}
     own = {name: [f.name for f in fields(schema) if f.name not in shared] for name, schema in METHODS.items()}
     return "\n".join(f"  {name}: {', '.join(names)}" for name, names in own.items() if names)
@@ -76,8 +76,8 @@ register_once = cache(register)
 
 
 def parse(cfg) -> Run:
-    """Turn a composed config into a checked, typed Run, or refuse it in a sentence."""
-    plugins.load()  # a launcher's process begins here
+    """Turn a composed config into a checked, typed Run, or refuse it."""
+    plugins.load()  # the processes of other launchers start here
     if cfg.method not in METHODS:
         way_out = "name the package that registers it, as in plugins=my_package"
         raise UserError(f"method={cfg.method} stands in a YAML, but nothing registers it: {way_out}")
@@ -93,7 +93,7 @@ def parse(cfg) -> Run:
 
 @contextmanager
 def own_hydra():
-    """Hydra over conf/, also inside a running Hydra application: there is one per process, so that one steps aside."""
+    """Initialise Hydra with conf/ inside. A running Hydra application is set aside, since a process has only one."""
     outer, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
     try:
         with initialize_config_dir(str(CONF), version_base=None):
@@ -104,7 +104,7 @@ def own_hydra():
 
 @cache
 def composed(dataset, protocol, method):
-    """The Run that Hydra composes from the three choices, or None where conf/ does not know one of them."""
+    """Return the Run that Hydra composes from the three choices, or None if conf/ lacks one of them."""
     register_once()
     try:
         with own_hydra():
@@ -115,7 +115,7 @@ def composed(dataset, protocol, method):
 
 @cache
 def network_of(arch):
-    """What the file of an arch says under `network`; None where it says nothing or is not there."""
+    """Return the `network` setting in the YAML file of an arch, or None if there is no setting or no file."""
     register_once()
     try:
         with own_hydra():
@@ -126,16 +126,17 @@ def network_of(arch):
 
 
 def on_arch(run, arch):
-    """The run with another network."""
+    """Return the run with another network."""
     return replace(run, arch=arch, network=network_of(arch))
 
 
 @cache
 def canonical(dataset, protocol, method):
-    """The same as `composed`, from fewer compositions: each takes a tenth of a second, and a full suite has 54.
+    """Return the same as `composed` with fewer compositions: each takes 0.1 s, and the full suite needs 54.
 
-    Dataset and protocol come after the method in conf/config.yaml's list and win, so a method's file decides its own
-    hyperparameters alone: composing them once and taking the rest from Single gives the same Run, which a test checks.
+    In conf/config.yaml, dataset and protocol come after the method and override it, so a method's file decides only its
+    own hyperparameters. So these are composed once, and all other settings are taken from Single. A test checks that
+    this gives the same Run.
     """
     shared, own = composed(dataset, protocol, "single"), composed("cifar10", "paper", method)
     if shared is None or own is None:

@@ -1,4 +1,4 @@
-"""The errors of Hydra and OmegaConf as one sentence each."""
+"""Turning errors of Hydra and OmegaConf into one sentence each."""
 
 import re
 
@@ -11,7 +11,7 @@ EXTRAS = {"joblib": "joblib", "ray": "ray", "submitit_slurm": "slurm", "submitit
 
 
 def sentence(error, arguments=()):
-    """Say in one line what is wrong and what to do. `arguments` are the words that the error is about."""
+    """Say in one line what is wrong and what to do. `arguments` are the command-line arguments behind the error."""
     if not isinstance(error, (HydraException, OmegaConfBaseException)):
         return describe(error)
     text = f"{error}\n{error.__cause__ or ''}".strip()

@@ -1,8 +1,8 @@
-"""Result: what one finished run says, typed and versioned. `read` is the only reader of result.json; it needs no torch.
+"""Result: the typed and versioned content of result.json. `read` is the only reader; it needs no torch.
 
-A field with a default may be absent from a file, as one of an older format or of other hardware: absent is None, never
-zero. Format 2 stores what `precision=auto` was, leaves out settings that decide nothing (Single's `samples`), and
-counts the test images; `upgrade` turns an older file into it.
+A field with a default may be absent from a file, for example in an older format or on other hardware: then it is None,
+never zero. Format 2 stores which precision `precision=auto` chose and the number of test images. It leaves out settings
+that have no effect, such as Single's `samples`. `upgrade` converts older files.
 """
 
 import json
@@ -32,7 +32,7 @@ def need_same_length(where: str, *columns: Sized) -> None:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Training as it took, which in a pack is an equal share; with the GPU to itself; and evaluation."""
+    """Durations. `train` is an equal share of the pack's time; `alone` is the training time without a pack."""
 
     train: float
     evaluate: float
@@ -49,7 +49,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Training:
-    """How one network was trained. `packed` networks shared the device."""
+    """How one network was trained. `packed` is the number of networks that shared the device."""
 
     name: str | None = None
     seconds: float | None = None
@@ -70,7 +70,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Environment:
-    """What a number depends on besides its config; hardware, precision and engine are those of the evaluation."""
+    """What results depend on besides the config. Hardware, precision and engine are those of the evaluation."""
 
     commit: str | None = None
     changed: bool | None = None
@@ -86,7 +86,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Diversity:
-    """Matrices between pairs of samples, with bootstrap intervals of their mean and maximum."""
+    """Matrices over pairs of samples, with bootstrap intervals of their mean and maximum."""
 
     jsd: list[list[float]]
     dis: list[list[float]]
@@ -128,7 +128,7 @@ class Temperature:
 
 @dataclass(frozen=True)
 class Foreign:
-    """Images of another dataset, told apart by predictive entropy."""
+    """OOD detection: images of another dataset, detected by their predictive entropy."""
 
     dataset: str
     auroc: float
@@ -138,7 +138,7 @@ class Foreign:
 
 @dataclass(frozen=True)
 class LayerVariance:
-    """The variance of one DropReLU layer's summed output (Section 3.4), four ways."""
+    """The variance of one DropReLU layer's summed output (Section 3.4), computed in four ways."""
 
     site: int
     name: str
@@ -151,12 +151,12 @@ class LayerVariance:
 
 @dataclass(frozen=True)
 class LayerPosterior:
-    """The standard deviations of one random weight after training: their 5, 25, 50, 75 and 95 % quantiles."""
+    """The 5, 25, 50, 75 and 95 % quantiles of the standard deviations in one random weight tensor after training."""
 
     name: str
     elements: int
     sigma: list[float]
-    start: float | None = None  # all of them before training
+    start: float | None = None  # the value of all standard deviations before training
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,8 @@ class Level:
 
 @dataclass(frozen=True)
 class Corruptions:
-    """`source` is generated or official; `types` are among the 19 of the paper, `own` are a user's own; `skipped` says
-    why a type was left out."""
+    """Scores on corrupted images. `source` is generated or official; `types` are among the paper's 19 types, `own` are
+    the user's own; `skipped` says why a type was left out."""
 
     source: str
     types: dict[str, list[Level]]
@@ -231,7 +231,7 @@ class Result:
 
     @cached_property
     def predictions(self) -> Predictions | None:
-        """Every test image's prediction, or None where the run kept none."""
+        """The predictions of all test images, or None if the run stored none."""
         path = Path(self.folder or "") / "predictions.npz"
         if not self.folder or not path.exists():
             return None
@@ -243,7 +243,7 @@ class Result:
 
 
 def read(path: str | Path) -> Result:
-    """A finished result, or a sentence that names the file and what is wrong with it."""
+    """Read a result, or raise a UserError that names the file and says what is wrong with it."""
     path = Path(path)
     try:
         return parse(json.loads(path.read_text(encoding="utf-8")) | {"folder": str(path.parent)})
@@ -266,7 +266,7 @@ NAME = re.compile(r"\w[\w.+-]*")
 
 
 def check(settings: dict[str, Any]) -> None:
-    """A ValueError where a config lacks an axis or has a value that no run of its method can have."""
+    """Raise a ValueError if a config lacks one of AXES or has a value of the wrong type for its method."""
     for key in (key for key in AXES if key not in settings):
         raise ValueError(f"no config.{key}")
     for key in (key for key in AXES if key != "seed" and not NAME.fullmatch(str(settings[key]))):
@@ -287,7 +287,8 @@ def kinds_of(method):
 
 @cache
 def converter(kind):
-    """(value, where) -> the value as this type; a ValueError that says where it is not one."""
+    """Return a function (value, where) -> the value as this type. It raises a ValueError that says where the type is
+    wrong."""
     if is_dataclass(kind):
         return record_of(kind)
     if get_origin(kind) is UnionType:
@@ -341,7 +342,7 @@ def number(value, where):
 
 
 def upgrade(content):
-    """A format-1 file as format 2: its settings as they were used, and the names that follow from them."""
+    """Convert the content of a format-1 file to format 2: the settings that were used, and the names that follow."""
     settings = used(content)
     named = zip(content.get("trainings") or [], training_names(settings), strict=False)
     trainings = [training | {"name": name} for training, name in named]
@@ -351,7 +352,7 @@ def upgrade(content):
 
 
 def used(content):
-    """The config with what `precision=auto` meant there, without settings that its method does not use."""
+    """Return the config with the precision that `precision=auto` chose, without settings that its method ignores."""
     settings = dict(content["config"])
     records = [*(content.get("trainings") or []), content.get("environment") or {}]
     hardware = next((str(r["hardware"]) for r in records if r.get("hardware")), "CPU")
@@ -368,7 +369,7 @@ def schema_fields(method):
 
 
 def training_names(settings):
-    """The names of the trainings behind a run, in order; an ensemble's are the Single runs of the next seeds."""
+    """Return the names of a run's trainings, in order. Those of an ensemble are Single runs of consecutive seeds."""
     members = settings.get("members", 1)
     method = "single" if "members" in settings else settings["method"]
     parts = {f.name for f in schema_fields(method) if f.metadata["part"] == "training"}

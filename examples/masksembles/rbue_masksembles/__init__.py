@@ -1,8 +1,8 @@
 """Masksembles (Durasov, Bagautdinov, Baque and Fua: "Masksembles for Uncertainty Estimation", CVPR 2021).
 
-A few fixed binary masks over the channels stand in the network. In training each image of a batch passes through one
-of them; at test time every mask gives one prediction. The masks' overlap lies between that of MC-Dropout and that of
-an ensemble, whose members share nothing.
+The network has a few fixed binary masks over its channels. In training, each image of a batch uses one of them. At test
+time, every mask gives one prediction. The overlap of the masks is between that of MC-Dropout, which draws new masks all
+the time, and that of an ensemble, whose members share nothing.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from rbue.methods import method
 @method("masksembles")
 @dataclass
 class Masksembles(Run):
-    """The mean prediction of several masks, which overlap the less the larger `scale` is."""
+    """The mean prediction of several masks, which overlap less with a larger `scale`."""
 
     samples: int = unused()
     masks: int = training()
@@ -34,6 +34,6 @@ class Masksembles(Run):
 
     def build(self, network, images):
         from rbue import surgery
-        from rbue_masksembles.layers import Masks  # imports torch: shell completion and tables do without
+        from rbue_masksembles.layers import Masks  # imports torch, which shell completion and tables do not need
 
         return surgery.add_dropout(network, Masks(self.masks, self.scale, self.seed), self.placement)

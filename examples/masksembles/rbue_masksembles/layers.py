@@ -1,4 +1,4 @@
-"""The layer, and how its masks are drawn."""
+"""The layer of Masksembles, and how its masks are drawn."""
 
 import torch
 from torch import nn
@@ -10,9 +10,9 @@ ATTEMPTS = 20_000
 
 
 class Masks(StochasticLayer):
-    """Sets channels to zero, by one of n fixed masks per image.
+    """A layer that sets channels to zero, with one of n fixed masks per image.
 
-    The layer learns the number of channels from the first images that it sees, and draws its masks then.
+    It draws its masks at the first forward pass, when it knows the number of channels.
     """
 
     def __init__(self, n, scale, seed=0):
@@ -28,7 +28,8 @@ class Masks(StochasticLayer):
         return torch.where(mask.view(*mask.shape, *[1] * (x.dim() - 2)), x, 0)
 
     def chosen(self, x):
-        """The mask of each image. In training the batch is split into n groups, in testing sample k has mask k."""
+        """Return the index of each image's mask. In training, the batch is split into n groups, one per mask. At test
+        time, sample k uses mask k."""
         if self.training:
             return torch.arange(len(x), device=x.device) * self.n // len(x)
         return self.sample_numbers(x) % self.n
@@ -41,22 +42,22 @@ class Masks(StochasticLayer):
 
 
 class MeanMask(nn.Module):
-    """Multiplies each channel by the share of masks that keep it."""
+    """A layer that multiplies each channel by the fraction of masks that keep it."""
 
     def __init__(self, share):
         super().__init__()
         self.register_buffer("share", share)
 
     def forward(self, x):
-        return (x.movedim(1, -1) * self.share).movedim(-1, 1)  # for any number of dimensions, and torch.fx can trace it
+        return (x.movedim(1, -1) * self.share).movedim(-1, 1)  # any number of dimensions, traceable by torch.fx
 
 
 def draw_masks(channels, n, scale, generator):
-    """Boolean masks (n, channels), each with equally many ones, which together keep every channel.
+    """Draw boolean masks (n, channels) that all have the same number of ones and together keep every channel.
 
-    The paper sets `ones` of ones * scale places at random, n times, and drops the places that no mask has. So many
-    places remain on average that `ones` follows from the number of channels. This is repeated until exactly that
-    number remains.
+    In the paper, each of n masks sets `ones` random positions out of ones * scale, and positions that no mask sets are
+    dropped. `ones` is chosen so that the expected number of remaining positions is the number of channels. The drawing
+    is repeated until exactly this number remains.
     """
     ones = ones_per_mask(channels, n, scale)
     places = min(range(channels, 10 * channels + 1), key=lambda width: abs(used(width, ones, n) - channels))
@@ -69,10 +70,10 @@ def draw_masks(channels, n, scale, generator):
 
 
 def ones_per_mask(channels, n, scale):
-    """How many channels a mask keeps: at least so many that n masks can keep them all."""
+    """Return the number of channels that a mask keeps: at least so many that n masks can keep all channels."""
     return max(-(-channels // n), round(channels / (scale * (1 - (1 - 1 / scale) ** n))))
 
 
 def used(places, ones, n):
-    """The expected number of places that one of n random masks has."""
+    """Return the expected number of positions that at least one of n random masks sets."""
     return places * (1 - (1 - ones / places) ** n)

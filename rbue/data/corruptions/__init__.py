@@ -1,11 +1,11 @@
-"""The 19 corruptions of CIFAR-10-C and Tiny-ImageNet-C, and a user's own, batched, on any device.
+"""The 19 corruptions of CIFAR-10-C and Tiny-ImageNet-C, and the user's own, batched, on any device.
 
-    corrupt(images, "fog", 3, index)    uint8 (N, 3, 32, 32) or (N, 3, 64, 64) in, the same out
+    corrupt(images, "fog", 3, index)             takes and returns uint8 (N, 3, 32, 32) or (N, 3, 64, 64)
     @corruption("posterize", (6, 5, 4, 3, 2))    registers a corruption of your own, for any size
 
-Image i of a type and severity is always the same bytes: in any batch, in any order, on CPU and GPU. The definitions are
-those of hendrycks/robustness (make_cifar_c.py for 32x32, make_tinyimagenet_c.py for 64x64) with their constants and
-their quirks; only the random numbers are others. Neither OpenCV nor scipy is needed.
+Image i of a type and severity always has the same bytes: in any batch, in any order, on CPU and GPU. The definitions
+and constants are those of hendrycks/robustness (make_cifar_c.py for 32x32, make_tinyimagenet_c.py for 64x64), with all
+their peculiarities; only the random numbers differ. Neither OpenCV nor scipy is needed.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from rbue.errors import UserError, one_of
 __all__ = ["CORRUPTIONS", "SEVERITIES", "TYPES", "Draws", "corrupt", "corruption"]
 
 SEVERITIES = (1, 2, 3, 4, 5)
-CHUNK = {"cpu": 2**19, "cuda": 2**24}  # pixels at a time: a CPU is fastest near its cache
+CHUNK = {"cpu": 2**19, "cuda": 2**24}  # pixels that are corrupted at once: a CPU is fastest if they fit its cache
 
 _OFFICIAL = {  # name → f(uint8 images, constants, draws)
     "gaussian_noise": noise.gaussian_noise,
@@ -49,18 +49,18 @@ _OFFICIAL = {  # name → f(uint8 images, constants, draws)
 
 @dataclass(frozen=True)
 class Corruption:
-    """A function (uint8 images, constant, draws) → uint8 images, and its five constants, for all sizes or by size."""
+    """A function (uint8 images, constant, draws) → uint8 images, and its five constants: one tuple, or one per size."""
 
     make: Callable
     severities: tuple | dict[int, tuple]
 
     def constants(self, size):
-        """The five constants for images of this size, or None where it is not made for them."""
+        """Return the five constants for images of this size, or None if it is not defined for them."""
         return self.severities.get(size) if isinstance(self.severities, dict) else self.severities
 
 
-# What can be made: the 19 official types, then the user's own. The 19 alone are TYPES: what an official archive holds
-# and what the digits' foreign images are made of.
+# All corruptions: the 19 official types, then the user's own. TYPES holds the 19 alone: an official archive has these,
+# and the digits' OOD images are made with these.
 CORRUPTIONS = {
     name: Corruption(make, {size: constants[name] for size, constants in CONSTANTS.items()})
     for name, make in _OFFICIAL.items()
@@ -70,8 +70,8 @@ CORRUPTIONS = {
 def corruption(name, severities):
     """Register the decorated function as a corruption of your own; `severities` are its five constants, weakest first.
 
-    The function is called with uint8 images (N, 3, H, W), one of the constants, and a `Draws` for random numbers. From
-    then on every generated set of a `_c` dataset has it, after the 19 types.
+    The function is called with uint8 images (N, 3, H, W), one of the constants, and a `Draws` for random numbers. The
+    generated sets of every `_c` dataset then include it, after the 19 types.
     """
     for five in severities.values() if isinstance(severities, dict) else [severities]:
         if len(five) != len(SEVERITIES):
@@ -89,10 +89,10 @@ def corruption(name, severities):
 
 @torch.no_grad()
 def corrupt(images, name, severity, index, seed=0, textures=None, saved=None):
-    """Corrupted copies of `images`, which are numbered `index` (int64) in their dataset.
+    """Return corrupted copies of `images`. `index` (int64) holds their positions in the dataset.
 
-    Tiny-ImageNet-C was saved as JPEG of quality 85 after the corruption and CIFAR-10-C as it was. Ours follow: 64x64
-    images pass through that JPEG and 32x32 do not. `saved` is another quality, or 0 for none.
+    The official Tiny-ImageNet-C was stored as JPEG of quality 85, CIFAR-10-C without compression. So 64x64 images are
+    compressed here too, and 32x32 images are not. `saved` sets another JPEG quality, or 0 for no compression.
     """
     constants, size = _constants(images, name, severity), images.shape[-1]
     make = partial(weather.frost, textures=textures) if name == "frost" else CORRUPTIONS[name].make
@@ -111,7 +111,7 @@ def corrupt(images, name, severity, index, seed=0, textures=None, saved=None):
 
 
 def _constants(images, name, severity):
-    """The numbers of a type, severity and size, or a sentence."""
+    """Return the constant of a type, severity and image size, or refuse what is not defined."""
     one_of(CORRUPTIONS, corruption=name)
     if severity not in SEVERITIES:
         raise UserError(f"severity={severity} must be one of 1, 2, 3, 4, 5")

@@ -8,8 +8,8 @@ import torch
 
 from rbue.data.corruptions.exact import extend, gaussian, on_grid, truncate, window, zoom_matrix
 
-DISK_GRID = 2.0**44  # one pass over bytes in float64: 8 + 44 bits
-BYTE_GRID = 2**16  # ... in float32: 8 + 16 bits
+DISK_GRID = 2.0**44  # one filter pass over bytes needs 8 + 44 bits: exact in float64
+BYTE_GRID = 2**16  # one filter pass over bytes needs 8 + 16 bits: exact in float32
 
 
 def gaussian_blur(x, sigma, draws):
@@ -20,7 +20,8 @@ def gaussian_blur(x, sigma, draws):
 
 
 def defocus_blur(x, c, draws):
-    """A disk smoothed by a 3x3 gaussian. Pixels that share a weight, up to eight by symmetry, are summed before it."""
+    """Blur with a disk that is smoothed by a 3x3 Gaussian. Pixels of equal weight (up to eight, by symmetry) are summed
+    before they are multiplied."""
     taps, reach = _disk(*c)
     wide, total = extend(x.double(), reach, "reflect101"), 0
     for weight, places in taps:
@@ -30,16 +31,17 @@ def defocus_blur(x, c, draws):
 
 @lru_cache
 def _disk(radius, alias):
-    """[(weight, [(row, column), ...])] and the kernel's reach; OpenCV's kernel is 17x17, mostly zeros.
+    """Return the kernel as [(weight, [(row, column), ...])], and its radius. OpenCV's kernel is 17x17, mostly zeros.
 
-    Its weights are float32, a hair off 1/5 or 1/9, and decide how whole numbers truncate: ours are the same.
+    OpenCV's weights are float32, so they differ slightly from 1/5 or 1/9. This decides whether a sum near an integer is
+    truncated up or down, so ours are rounded to float32 too.
     """
     line = np.arange(-8, 9)
     disk = (line[:, None] ** 2 + line**2 <= radius**2).astype(np.float32)
     disk /= disk.sum()
     side = np.exp(-0.5 / alias**2)
     middle, side = np.float32(1 / (1 + 2 * side)), np.float32(side / (1 + 2 * side))
-    for _ in range(2):  # rows, then columns: the disk never touches the border
+    for _ in range(2):  # rows, then columns; np.roll is safe because the disk does not touch the border
         disk = (middle * disk + side * (np.roll(disk, 1, 1) + np.roll(disk, -1, 1))).T
     disk = np.rint(disk * DISK_GRID) / DISK_GRID
     places = {weight: np.argwhere(disk == weight) - 8 for weight in np.unique(disk[disk > 0]).tolist()}
@@ -54,9 +56,9 @@ def motion_blur(x, c, draws):
 
 
 def motion(x, angle, radius, sigma):
-    """ImageMagick's motion blur: half a gaussian laid from each pixel along `angle` degrees, borders repeated.
+    """Apply ImageMagick's motion blur: a one-sided Gaussian from each pixel along `angle` degrees, borders repeated.
 
-    Images in order of their angle share each tap's offset in long runs, so a tap is a few slices and needs no gather.
+    The images are sorted by angle. Neighbours then share each tap's offset, so a tap needs a few slices and no gather.
     """
     order, weights = angle.argsort(), _half_gaussian(2 * radius + 1, sigma)
     reach = len(weights) - 1
@@ -69,21 +71,21 @@ def motion(x, angle, radius, sigma):
 
 
 def _offsets(angle, width):
-    """(width, N, 2) rows and columns of the taps: halves round down, as ImageMagick's ceil(x - 0.5) does."""
+    """Return rows and columns of the taps, (width, N, 2). Halves round down, as in ImageMagick's ceil(x - 0.5)."""
     turn = np.deg2rad(angle.cpu().numpy())
     along = np.arange(width)[:, None, None] * np.stack([np.sin(turn), np.cos(turn)], 1)
     return np.ceil(along - 0.5).astype(int)
 
 
 def _runs(offsets):
-    """Runs of equal (row, column) as (start, stop, row, column)."""
+    """Return the runs of equal offsets, each as (start, stop, row, column)."""
     starts = np.flatnonzero(np.r_[True, (offsets[1:] != offsets[:-1]).any(1)])
     return zip(starts.tolist(), [*starts[1:].tolist(), len(offsets)], *offsets[starts].T.tolist(), strict=True)
 
 
 @lru_cache
 def _half_gaussian(width, sigma):
-    """One-sided: the pixel itself has the largest weight. Weights that vanish on the grid are left out."""
+    """Return the weights of a one-sided Gaussian, largest first. Weights that are rounded to zero are left out."""
     weights = on_grid(np.exp(-(np.arange(width) ** 2) / (2 * sigma**2)), BYTE_GRID)
     return [weight / BYTE_GRID for weight in weights.tolist() if weight > 0]
 
@@ -92,7 +94,7 @@ def _half_gaussian(width, sigma):
 
 
 def zoom_blur(x, c, draws):
-    """The mean of the image (twice) and of its zooms, one sparse matrix over the pixels."""
+    """Average the image and its zooms by one sparse matrix over the pixels."""
     matrix = _zooms(x.shape[-1], c, x.device)
     pixels = x.reshape(-1, x.shape[-1] ** 2).T.float().contiguous()
     return (matrix @ pixels).T.to(torch.uint8).reshape(x.shape)
@@ -100,14 +102,15 @@ def zoom_blur(x, c, draws):
 
 @lru_cache
 def _zooms(size, c, device):
-    """The factor 1 is among the zooms and the reference adds the image once more."""
+    """Return the sparse matrix. It counts the image twice: the zooms include the factor 1, and the reference adds the
+    image itself as well."""
     layers = np.stack([np.eye(size), *(zoom_matrix(size, factor) for factor in np.arange(*c))])
-    rows = []  # of the matrix, for one row of the image at a time: as a whole it is mostly zeros
+    rows = []  # of the matrix, built for one image row at a time, since the dense matrix would be large
     for by_row in layers.transpose(1, 0, 2):
         block = np.tensordot(layers, by_row, (0, 0)).transpose(0, 2, 1).reshape(size, -1)
         rows.append(torch.from_numpy(on_grid(block, BYTE_GRID) / BYTE_GRID).float().to_sparse())
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR", UserWarning)  # "in beta state", since 2021
+        warnings.filterwarnings("ignore", "Sparse CSR", UserWarning)  # it only says that CSR is "in beta state"
         return torch.cat(rows).to_sparse_csr().to(device)
 
 
@@ -115,7 +118,7 @@ def _zooms(size, c, device):
 
 
 def glass_blur(x, c, draws):
-    """Blur, move pixels about, blur again; both blurs truncate."""
+    """Blur, shuffle neighbouring pixels, and blur again. Both blurs truncate to uint8."""
     sigma, reach, iterations = c
     size, moved = x.shape[-1], truncate(gaussian(x, sigma)).flatten(2)
     shifts = draws.below("shift", 2 * reach, iterations, 2, size, size) - reach
@@ -126,11 +129,12 @@ def glass_blur(x, c, draws):
 
 
 def glass_sources(across, down, reach):
-    """The flat index each pixel's value comes from after one sweep.
+    """Return the flat index from which each pixel takes its value in one sweep of the reference implementation.
 
-    The reference swaps two views of one array: the second assignment reads what the first has written, so a pixel is
-    copied from (h + down, w + across) and that one stays. It sweeps from the last pixel to the first: a source further
-    on has been overwritten already and passes on what it received. Such chains are followed by doubling.
+    The reference swaps two views of one array, so its second assignment reads what the first has written. The effect is
+    a copy from (h + down, w + across), and the source keeps its value. The reference visits the pixels from last to
+    first, so a source at a later position was overwritten before and passes on its new value. Such chains of copies
+    are resolved by pointer doubling.
     """
     size = across.shape[-1]
     line = torch.arange(size, device=across.device)

@@ -12,7 +12,7 @@ from rbue.data.corruptions.jpeg import jpeg
 
 
 def contrast(x, c, draws):
-    """The mean from integers, so that it does not depend on an order of addition."""
+    """Scale the distance to each channel's mean, which is summed in integers: the order of addition is irrelevant."""
     mean = divide(x.sum((2, 3), keepdim=True).double(), 255 * x[0, 0].numel())
     return truncate(((to_unit(x) - mean) * c + mean).clamp(0, 1) * 255)
 
@@ -28,7 +28,8 @@ def saturate(x, c, draws):
 
 
 def rgb_to_hsv(rgb):
-    """skimage's formulas in skimage's order of operations: truncation shows a difference in the last bit."""
+    """Convert as skimage does, in the same order of operations: truncation to uint8 would show a difference in the last
+    bit."""
     red, green, blue = rgb.unbind(1)
     value, spread = rgb.amax(1), rgb.amax(1) - rgb.amin(1)
     hue = torch.where(red == value, (green - blue) / spread, 0)
@@ -45,7 +46,7 @@ def hsv_to_rgb(hue, saturation, value):
     p = value * (1 - saturation)
     q = value * (1 - part * saturation)
     t = value * (1 - (1 - part) * saturation)
-    options = torch.stack([value, t, p, q], 1)  # by sector: vtp, qvp, pvt, pqv, tpv, vpq
+    options = torch.stack([value, t, p, q], 1)  # RGB per sector of the hue: vtp, qvp, pvt, pqv, tpv, vpq
     choice = torch.tensor([[0, 3, 2, 2, 1, 0], [1, 0, 0, 3, 2, 2], [2, 2, 1, 0, 0, 3]], device=hue.device)
     return options.gather(1, choice[:, sector.long() % 6].transpose(0, 1))
 
@@ -63,7 +64,7 @@ def pixelate(x, c, draws):
 
 
 def box_resize(x, size):
-    """PIL's resize with BOX: columns, then rows, each rounded to uint8."""
+    """Resize as PIL does with BOX: columns, then rows, each rounded to uint8."""
     matrix, x = _box(x.shape[-1], size, x.device), x.float()
     for _ in range(2):
         x = (columns(x, matrix) + 0.5).floor()
@@ -72,7 +73,8 @@ def box_resize(x, size):
 
 @lru_cache
 def _box(size, new, device):
-    """Each output pixel averages the input pixels whose centres its box holds: one or two, never a part of one."""
+    """Return the matrix along one axis: each output pixel averages the one or two input pixels whose centres lie in its
+    box, with equal weights."""
     scale = max(size / new, 1)
     place = np.arange(size) + 0.5 - (np.arange(new)[:, None] + 0.5) * (size / new)
     inside = (place / scale > -0.5) & (place / scale <= 0.5)
@@ -93,9 +95,10 @@ def elastic_transform(x, c, draws):
 
 
 def affine(x, corners):
-    """OpenCV's warpAffine by the map that moves three corners: packed channels in units of 1 / 1024 grey level.
+    """Apply OpenCV's warpAffine for the map that moves three points by `corners`. Return packed channels in units of
+    1/1024 grey level.
 
-    OpenCV rounds the source coordinate to 1/32 pixel in fixed point, and mirrors the border without repeating it.
+    OpenCV rounds the source coordinate to 1/32 pixel in fixed point, and reflects at the border without repeating it.
     """
     inverse = _inverse_affine(corners, x.shape[-1])[..., None, None]
     line = torch.arange(x.shape[-1], device=x.device, dtype=torch.float64)
@@ -110,10 +113,10 @@ def affine(x, corners):
 
 
 def _inverse_affine(corners, size):
-    """(N, 2, 3): x and y of the source for a destination (x, y, 1)."""
+    """Return (N, 2, 3) matrices that map a destination (x, y, 1) to the x and y of its source."""
     centre, arm = size // 2, size // 3
     fixed = torch.tensor([[1, 1], [1, -1], [-1, -1]], device=corners.device) * arm + centre
-    a, b, c = (fixed + corners).double().unbind(1)  # float32 corners, as the reference's
+    a, b, c = (fixed + corners).double().unbind(1)  # the sum is rounded to float32 first, as in the reference
     (m0, m3), (m1, m4) = divide(b - c, 2 * arm).T, divide(a - b, 2 * arm).T
     m2, m5 = (a - (torch.stack([m0 + m1, m3 + m4], 1) * (centre + arm))).T
     scale = 1 / (m0 * m4 - m1 * m3)
@@ -123,7 +126,8 @@ def _inverse_affine(corners, size):
 
 
 def shift(packed, across, down):
-    """scipy's map_coordinates of order 1 by a field in pixels; the truncation goes by way of float32, as there."""
+    """Apply scipy's map_coordinates of order 1 for a displacement field in pixels. The result is rounded to float32
+    before it is truncated, as in the reference."""
     line = torch.arange(packed.shape[-1], device=packed.device)
     column, row = line + across.double(), line[:, None] + down.double()
     left, top = column.floor(), row.floor()
@@ -136,7 +140,7 @@ def shift(packed, across, down):
 
 
 def pack(x):
-    """Three channels in one int64, 21 bits each: one gather and one multiplication serve all three."""
+    """Pack three channels into one int64, 21 bits each, so that one gather and one multiplication serve all three."""
     red, green, blue = x.long().unbind(1)
     return red | green << 21 | blue << 42
 
@@ -146,7 +150,7 @@ def unpack(x):
 
 
 def _corners(x, row, column, up, down, left, right, mode):
-    """The four neighbours of each (row, column) of (N, H, W) images, with their weights."""
+    """Yield the four neighbours of each (row, column) in (N, H, W) images, with their bilinear weights."""
     size, flat = x.shape[-1], x.flatten(1)
     rows = [(fold(row + i, size, mode) * size, weight) for i, weight in enumerate((up, down))]
     columns = [(fold(column + i, size, mode), weight) for i, weight in enumerate((left, right))]

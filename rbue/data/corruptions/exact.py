@@ -1,8 +1,8 @@
 """Linear filters without rounding error.
 
-Weights are whole multiples of a power of two that sum to one, so every product and partial sum of bytes is exact in the
-number format used. Order of addition, size of the batch, fused multiply-adds and the device then change nothing, and
-the reference's truncation to uint8 falls the same way everywhere.
+The weights are integer multiples of a negative power of two and sum to one, so every product and partial sum of bytes
+is exact in the number format that is used. Then the order of addition, the batch size, fused multiply-adds and the
+device change nothing, and truncation to uint8 gives the same bytes everywhere.
 """
 
 from functools import lru_cache
@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-GRID = 2**18  # two passes over bytes need 8 + 18 + 18 bits, over normals 17 + 18 + 18: float64 holds 53
+GRID = 2**18  # two filter passes need 8 + 18 + 18 bits for bytes, 17 + 18 + 18 for normals: float64 has 53
 BORDERS = {"nearest": "replicate", "reflect101": "reflect"}  # OpenCV's and scipy's names → torch's
 
 
 def on_grid(weights, grid):
-    """Weights as whole numbers that sum to `grid` along the last axis, the largest taking what rounding left over."""
+    """Return the weights as integers that sum to `grid` along the last axis. The largest weight absorbs the rounding
+    error."""
     whole = np.rint(weights / weights.sum(-1, keepdims=True) * grid)
     largest = whole.argmax(-1)[..., None]
     rest = grid - whole.sum(-1, keepdims=True)
@@ -25,7 +26,8 @@ def on_grid(weights, grid):
 
 
 def fold(position, size, mode):
-    """Where a position up to `size` outside 0..size-1 reads from: "reflect" repeats the edge, "reflect101" does not."""
+    """Map positions at most `size` outside of 0..size-1 to the pixels that the border mode reads: "reflect" repeats the
+    edge pixel, "reflect101" does not."""
     if mode == "nearest":
         return position.clamp(0, size - 1)
     if mode == "reflect":
@@ -37,7 +39,7 @@ def fold(position, size, mode):
 
 @lru_cache
 def gaussian_matrix(size, sigma, truncate, mode, device):
-    """scipy's gaussian_filter1d along one axis as a (size, size) matrix, its border inside."""
+    """Return scipy's gaussian_filter1d as a (size, size) matrix, which includes the border mode."""
     radius = int(truncate * sigma + 0.5)
     taps = np.arange(-radius, radius + 1)
     weights = on_grid(np.exp(-0.5 * (taps / sigma) ** 2) if radius else np.ones(1), GRID)
@@ -47,33 +49,33 @@ def gaussian_matrix(size, sigma, truncate, mode, device):
 
 
 def columns(x, matrix):
-    """The matrix along the last dimension, which then changes places with the one before."""
+    """Apply the matrix along the last dimension, then swap the last two dimensions."""
     return (x @ matrix.T).mT.contiguous()
 
 
 def separable(x, matrix):
-    """The matrix along both of the last two dimensions."""
+    """Apply the matrix along both of the last two dimensions."""
     return columns(columns(x, matrix), matrix)
 
 
 def gaussian(x, sigma, truncate=4.0, mode="nearest"):
-    """skimage.filters.gaussian of the last two dimensions, exact in float64."""
+    """Apply skimage.filters.gaussian to the last two dimensions, exactly in float64."""
     return separable(x.double(), gaussian_matrix(x.shape[-1], sigma, truncate, mode, x.device))
 
 
 def extend(x, by, mode):
-    """The last two dimensions of a float tensor with a border of `by` pixels."""
+    """Pad the last two dimensions of a float tensor by a border of `by` pixels."""
     return F.pad(x, (by, by, by, by), mode=BORDERS[mode])
 
 
 def window(x, by, row, column):
-    """The extended image `x`, shifted: what stands `row` below and `column` to the right of each pixel."""
+    """Return, for each pixel of the extended image `x`, the pixel `row` below it and `column` to the right."""
     height, width = x.shape[-2] - 2 * by, x.shape[-1] - 2 * by
     return x[..., by + row : by + row + height, by + column : by + column + width]
 
 
 def zoom_matrix(size, factor):
-    """scipy's zoom of order 1 of the centre, cropped back to `size`, along one axis."""
+    """Return scipy's zoom of order 1 along one axis, about the centre and cropped to `size`, as a matrix."""
     inner = int(np.ceil(size / factor))
     outer = round(inner * factor)
     place = (np.arange(size) + (outer - size) // 2) * ((inner - 1) / (outer - 1))
@@ -85,15 +87,15 @@ def zoom_matrix(size, factor):
 
 
 def divide(x, by):
-    """x / by with one rounding on every device: on CUDA torch multiplies by the reciprocal of a plain number."""
+    """Divide with one rounding on every device. For a Python number, torch on CUDA multiplies by its reciprocal."""
     return x / torch.full((), by, dtype=x.dtype, device=x.device)
 
 
 def to_unit(x):
-    """Bytes as float64 in [0, 1]."""
+    """Convert bytes to float64 in [0, 1]."""
     return divide(x.double(), 255)
 
 
 def truncate(x):
-    """np.uint8 of a clipped image: towards zero, where rounding would be fairer."""
+    """Clip and convert to uint8. This truncates instead of rounding, as the reference's np.uint8 does."""
     return x.clamp(0, 255).to(torch.uint8)

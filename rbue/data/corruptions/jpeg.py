@@ -1,8 +1,7 @@
-"""JPEG: libjpeg on a CPU, and on a GPU what libjpeg does to the pixels, batched.
+"""JPEG compression: libjpeg on a CPU, and a batched computation of the same bytes on a GPU.
 
-Only the transform loses anything; Huffman coding, the serial part, gives back the very numbers it was given. So a GPU
-needs the transform alone: colour to YCbCr, chroma halved, integer DCT, quantisation, and back. A test holds it against
-libjpeg byte for byte.
+Huffman coding, the serial part of JPEG, is lossless. So a GPU computes only the lossy part: YCbCr, chroma subsampling,
+integer DCT and quantisation, and their inverses. A test compares the result with libjpeg byte for byte.
 """
 
 from functools import lru_cache
@@ -23,12 +22,12 @@ def jpeg(x, quality):
 
 
 def codec(x, quality):
-    """libjpeg, one image at a time: the same bytes as PIL, which the reference saves with."""
+    """Encode and decode with libjpeg, one image at a time. The bytes equal those of PIL, which the reference uses."""
     return torch.stack([decode_jpeg(encode_jpeg(image, quality)) for image in x.contiguous().unbind()])
 
 
 def batched(x, quality):
-    """The same without a file; height and width are multiples of 16."""
+    """Compute the same bytes without encoding. Height and width must be multiples of 16."""
     red, green, blue = x.int().unbind(1)
     luma = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
     chroma = torch.stack([32768 * blue - 11059 * red - 21709 * green, 32768 * red - 27439 * green - 5329 * blue], 1)
@@ -42,13 +41,13 @@ def batched(x, quality):
 
 
 def _halved(x):
-    """Means of 2x2; halves round down and up in turn, column by column."""
+    """Return the means of 2x2 pixels. As in libjpeg, halves round down in even columns and up in odd ones."""
     total = x[..., ::2, ::2] + x[..., ::2, 1::2] + x[..., 1::2, ::2] + x[..., 1::2, 1::2]
     return (total + 1 + torch.arange(total.shape[-1], device=x.device) % 2) >> 2
 
 
 def _doubled(x):
-    """libjpeg's fancy upsampling: three parts of the nearest, one of the next, edges repeated."""
+    """Upsample as libjpeg's "fancy upsampling": 3/4 of the nearest pixel plus 1/4 of the next, with repeated edges."""
     wide = F.pad(x.float(), (1, 1, 1, 1), mode="replicate").int()
     rows = torch.stack([3 * wide[..., 1:-1, :] + wide[..., :-2, :], 3 * wide[..., 1:-1, :] + wide[..., 2:, :]], -2)
     rows = rows.flatten(-3, -2)
@@ -57,7 +56,7 @@ def _doubled(x):
 
 
 def _quantised(x, table, quality):
-    """8x8 blocks to the integer DCT, rounded to the quantisation table's steps, and back."""
+    """Apply the integer DCT to 8x8 blocks, quantise the coefficients, and transform them back."""
     *lead, height, width = x.shape
     step = _steps(table, quality, x.device)
     blocks = (x - 128).view(*lead, height // 8, 8, width // 8, 8).transpose(-3, -2).double()
@@ -69,13 +68,13 @@ def _quantised(x, table, quality):
 
 
 def _shifted(x, by):
-    """x / 2**by, halves up: exact in float64."""
+    """Return x / 2**by, rounded with halves up; this is exact in float64."""
     return torch.floor(x * 2.0**-by + 0.5)
 
 
 @lru_cache
 def _steps(table, quality, device):
-    """The standard table scaled as libjpeg scales it."""
+    """Return the standard quantisation table, scaled by the quality as in libjpeg."""
     scale = 5000 // quality if quality < 50 else 200 - 2 * quality
     base = np.array(table.split(), dtype=np.int64).reshape(8, 8)
     return torch.from_numpy(((base * scale + 50) // 100).clip(1, 255)).double().to(device)
@@ -83,9 +82,9 @@ def _steps(table, quality, device):
 
 @lru_cache
 def _dct(device):
-    """libjpeg's accurate integer DCT in 13 bits: its butterflies, multiplied out."""
+    """Return libjpeg's accurate integer DCT with 13 fractional bits as one matrix: its butterflies, multiplied out."""
     sums, differences = np.hstack([np.eye(4), np.eye(4)[:, ::-1]]), np.hstack([np.eye(4), -np.eye(4)[:, ::-1]])
-    whole, wide, narrow = 8192, (10703, 10704), 4433  # cosines of 0, 1/8 and 3/8 turn, the second rounded in two ways
+    whole, wide, narrow = 8192, (10703, 10704), 4433  # cosine constants; libjpeg rounds the second in two ways
     even = [
         [whole, whole, whole, whole],
         [wide[0], narrow, -narrow, -wide[0]],

@@ -1,8 +1,8 @@
-"""Noise that acts on each byte alone: gaussian, shot, impulse and speckle.
+"""Noise that acts on each byte independently: Gaussian, shot, impulse and speckle.
 
-The output byte's distribution depends on the input byte only, 256 rows of 256 probabilities. Walker's alias method
-draws from a row with one hash and one look-up: the reference's distribution, its truncation to uint8 included, to
-within 2**-28, and with integers alone.
+The distribution of the output byte depends only on the input byte, so it is a table of 256 x 256 probabilities.
+Walker's alias method draws from one row with one hash, one look-up, and integers only. The probabilities equal those of
+the reference, including its truncation to uint8, to within 2**-28.
 """
 
 from functools import lru_cache
@@ -10,14 +10,14 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-CELL = 2**20  # units of probability a cell of the alias table: a row has 256 of them
+CELL = 2**20  # units of probability per cell of the alias table; a row has 256 cells
 
 
 def noise(x, name, c, draws):
     table, drawn = _alias_table(name, c, x.device), draws.bits("byte", *x.shape[1:])
     cell = drawn & 0xFF
     entry = table.index_select(0, (x.int() * 256 + cell).view(-1)).view(x.shape)
-    kept = (((drawn >> 12) & (CELL - 1)) - (entry >> 8)) >> 31  # all ones or all zeros: cheaper than a comparison
+    kept = (((drawn >> 12) & (CELL - 1)) - (entry >> 8)) >> 31  # a mask of ones or zeros: cheaper than a comparison
     return (((entry ^ cell) & ~kept) ^ cell).to(torch.uint8)  # the conversion keeps the low eight bits
 
 
@@ -30,7 +30,7 @@ def shot_noise(x, c, draws):
 
 
 def impulse_noise(x, c, draws):
-    """Salt and pepper fall on bytes, not on pixels: skimage draws for every channel."""
+    """Apply salt and pepper to bytes, not to pixels: skimage draws for each channel separately."""
     return noise(x, "impulse", c, draws)
 
 
@@ -40,13 +40,13 @@ def speckle_noise(x, c, draws):
 
 @lru_cache
 def _alias_table(name, c, device):
-    """One int32 an entry: the share of the cell that keeps its own byte, then the byte the rest goes to."""
+    """Return one int32 per entry: the probability of the cell's own byte, then in the low 8 bits the other byte."""
     keep, other = _alias(_counts(cumulative(name, c)))
     return torch.from_numpy((keep * 256 + other).astype(np.int32)).flatten().to(device)
 
 
 def cumulative(name, c):
-    """P(output <= column | input = row), (256, 256)."""
+    """Return P(output <= column | input = row) as a (256, 256) table."""
     below = torch.arange(1, 257, dtype=torch.float64)[None, :]  # byte y covers [y, y + 1) before truncation
     x = torch.arange(256, dtype=torch.float64)[:, None]
     if name == "gaussian":
@@ -62,23 +62,23 @@ def cumulative(name, c):
 
 
 def _poisson(c):
-    """P(floor(255 * min(k / c, 1)) <= column), k Poisson of mean c * row / 255."""
+    """Return P(floor(255 * min(k / c, 1)) <= column), where k is Poisson with mean c * row / 255."""
     counts = np.arange(2 * c + 100)
     log_factorial = np.concatenate([[0], np.cumsum(np.log(counts[1:]))])
     mean = c * np.arange(256)[:, None] / 255
-    with np.errstate(divide="ignore", invalid="ignore"):  # a black pixel receives no photons: 0 * log 0
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0 * log 0 for a black pixel, which receives no photons
         log_mass = np.where(counts == 0, 0, counts * np.log(mean)) - mean - log_factorial
     byte = (np.clip(counts / c, 0, 1) * 255).astype(np.uint8)
     return torch.from_numpy(np.cumsum(np.exp(log_mass) @ (byte[:, None] == np.arange(256)), 1))
 
 
 def _counts(table):
-    """Probabilities in units of 2**-28, every row summing to one."""
+    """Return the probabilities as integers in units of 2**-28. Each row sums to one."""
     return np.diff(np.rint(table.clip(0, 1) * CELL * 256).astype(np.int64), prepend=0)
 
 
 def _alias(counts):
-    """Walker's tables: at each step the emptiest cell of a row is filled up from the fullest."""
+    """Build Walker's tables: at each step, the emptiest cell of each row is filled up from its fullest cell."""
     left, rows = counts.copy(), np.arange(256)
     keep, other = np.full_like(left, CELL), np.tile(rows, (256, 1))
     for _ in range(256):

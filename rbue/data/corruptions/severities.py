@@ -1,23 +1,23 @@
-"""The constants of the 19 corruptions: one tuple of five severities a type, in the official order of the types.
+"""The constants of the 19 corruptions: one tuple of five severities per type, in the official order of the types.
 
-From hendrycks/robustness at 8190fe3, ImageNet-C/create_c: CIFAR is make_cifar_c.py (32x32), TINY is
-make_tinyimagenet_c.py (64x64). What each number means stands beside its type in CIFAR.
+They are from hendrycks/robustness at 8190fe3, ImageNet-C/create_c: CIFAR from make_cifar_c.py (32x32), TINY from
+make_tinyimagenet_c.py (64x64). The comments in CIFAR say what the numbers mean.
 """
 
 CIFAR = {
-    # sigma on [0, 1]
+    # standard deviation, for pixels in [0, 1]
     "gaussian_noise": (0.04, 0.06, 0.08, 0.09, 0.1),
-    # photons c at full brightness: poisson(x * c) / c
+    # photons c of a white pixel: poisson(x * c) / c
     "shot_noise": (500, 250, 100, 75, 50),
-    # share of bytes turned to salt or pepper
+    # fraction of bytes that become salt or pepper
     "impulse_noise": (0.01, 0.02, 0.03, 0.05, 0.07),
-    # disk radius, sigma that smooths the disk
+    # radius of the disk, sigma of the Gaussian that smooths the disk
     "defocus_blur": ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
-    # sigma, farthest shift, iterations
+    # sigma, largest shift in pixels, iterations
     "glass_blur": ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
     # radius, sigma of ImageMagick's motion blur; angle U(-45, 45)
     "motion_blur": ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)),
-    # start, stop, step of np.arange, whose float rounding gives 7, 12, 16, 21, 26 zooms
+    # start, stop, step of np.arange, whose rounding errors give 7, 12, 16, 21, 26 zooms
     "zoom_blur": ((1.0, 1.06, 0.01), (1.0, 1.11, 0.01), (1.0, 1.16, 0.01), (1.0, 1.21, 0.01), (1.0, 1.26, 0.01)),
     # loc, scale, zoom, threshold, motion radius, motion sigma, blend; angle U(-135, -45)
     "snow": (
@@ -29,17 +29,17 @@ CIFAR = {
     ),
     # weight of the image, weight of the frost
     "frost": ((1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)),
-    # strength, decay of the plasma's wibble
+    # strength, decay of the plasma fractal's roughness
     "fog": ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
-    # added to HSV's V
+    # added to V of HSV
     "brightness": (0.05, 0.1, 0.15, 0.2, 0.3),
-    # factor about each channel's mean
+    # factor of the distance to each channel's mean
     "contrast": (0.75, 0.5, 0.4, 0.3, 0.15),
     # alpha, sigma, jitter of the affine map's corners, all in pixels
     "elastic_transform": ((0, 0, 2.56), (1.6, 6.4, 2.24), (2.56, 1.92, 1.92), (3.2, 1.28, 1.6), (3.2, 0.96, 0.96)),
-    # factor of the smaller size
+    # the smaller size, as a fraction of the image size
     "pixelate": (0.95, 0.9, 0.85, 0.75, 0.65),
-    # quality
+    # JPEG quality
     "jpeg_compression": (80, 65, 58, 50, 40),
     # sigma: x + x * N(0, c)
     "speckle_noise": (0.06, 0.1, 0.12, 0.16, 0.2),
@@ -53,7 +53,7 @@ CIFAR = {
         (0.65, 0.1, 0.7, 0.69, 0.6, 1),
         (0.65, 0.1, 0.5, 0.68, 0.6, 1),
     ),
-    # HSV's S times a plus b
+    # a, b: S of HSV becomes a * S + b
     "saturate": ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
 }
 
@@ -92,5 +92,5 @@ TINY = {
 }
 
 TYPES = tuple(CIFAR)  # the main 15, then the extra 4
-CONSTANTS = {32: CIFAR, 64: TINY}  # by side of the image
-FROST_SCALE = {32: 0.2, 64: 0.3}  # of the textures, before the crop
+CONSTANTS = {32: CIFAR, 64: TINY}  # by pixels per side
+FROST_SCALE = {32: 0.2, 64: 0.3}  # by which the frost textures are resized before they are cropped

@@ -1,4 +1,4 @@
-"""Spatter: drops of water or of mud. OpenCV's Canny, distance transform and histogram equalisation, batched."""
+"""Spatter: drops of water or mud, by batched versions of OpenCV's Canny, distance transform and equalizeHist."""
 
 from functools import reduce
 
@@ -8,8 +8,9 @@ from torch.nn import functional as F
 from rbue.data.corruptions.exact import divide, extend, gaussian, to_unit, truncate, window
 
 WATER, MUD = (175, 238, 238), (63, 42, 20)
-UNIT = 2**16  # of a distance: OpenCV's fixed point
-STRAIGHT, DIAGONAL, KNIGHT, FAR = UNIT, round(1.4 * UNIT), round(2.1969 * UNIT), 20 * UNIT  # steps of the 5x5 mask
+UNIT = 2**16  # one pixel of distance in OpenCV's fixed point
+# The steps of OpenCV's 5x5 distance mask (KNIGHT as in chess), and the largest distance.
+STRAIGHT, DIAGONAL, KNIGHT, FAR = UNIT, round(1.4 * UNIT), round(2.1969 * UNIT), 20 * UNIT
 
 
 def spatter(x, c, draws):
@@ -21,20 +22,21 @@ def spatter(x, c, draws):
     if muddy:
         cover = mud(layer > threshold, strength)
         return truncate((x * (1 - cover) + colour * cover).clamp(0, 1) * 255)
-    light = water(((layer * 255).int() & 0xFF).float()) * strength  # past 255 a byte wraps around
+    light = water(((layer * 255).int() & 0xFF).float()) * strength  # values above 255 wrap around, as in the reference
     return truncate(((x + light * colour).clamp(0, 1) * 255).nan_to_num())
 
 
 def mud(wet, sigma):
-    """The opaque inside of blurred drops."""
+    """Return the opacity of mud: the inner part of the blurred drops."""
     cover = gaussian(wet, sigma)[:, None]
     return torch.where(cover < 0.8, 0, cover)
 
 
 def water(layer):
-    """(N, 1, H, W) light in [0, 1] off drops `layer`, whole float32 bytes: a relief of the distance to their edges.
+    """Return the light in [0, 1] that water drops reflect, (N, 1, H, W), from the embossed distance to their edges.
 
-    Where no drop catches light the reference divides zero by zero, and NaN becomes a black image.
+    `layer` holds integers from 0 to 255 as float32. If no drop reflects light, the result is NaN: the reference divides
+    zero by zero there, and its image becomes black.
     """
     relief = equalize(divide(box_sum(edge_distance(canny(layer, 50, 150))), 9 * UNIT).int())
     wide = extend(relief, 1, "reflect101")
@@ -45,14 +47,14 @@ def water(layer):
 
 
 def box_sum(x):
-    """Nine times OpenCV's 3x3 blur."""
+    """Return the sums of 3x3 pixels: nine times OpenCV's blur."""
     wide = extend(x, 1, "reflect101")
     wide = wide[:, :-2] + wide[:, 1:-1] + wide[:, 2:]
     return wide[..., :-2] + wide[..., 1:-1] + wide[..., 2:]
 
 
 def canny(x, low, high):
-    """Edges as OpenCV finds them: Sobel, thinning across the gradient, hysteresis."""
+    """Find edges as OpenCV does: Sobel, non-maximum suppression, hysteresis."""
     wide = extend(x, 1, "nearest")
     smooth, slope = wide[:, :-2] + 2 * wide[:, 1:-1] + wide[:, 2:], wide[:, 2:] - wide[:, :-2]
     across = (smooth[..., 2:] - smooth[..., :-2]).int()
@@ -63,7 +65,7 @@ def canny(x, low, high):
 
 
 def _thinned(size, across, down):
-    """Maxima along the gradient, whose direction is one of four: 13573 / 2**15 is the tangent of 22.5 degrees."""
+    """Apply non-maximum suppression along four directions of the gradient: 13573 / 2**15 is the tangent of 22.5°."""
     wide = F.pad(size, (1, 1, 1, 1))
     slope, tangent = down.abs() << 15, across.abs() * 13573
     level = (size > window(wide, 1, 0, -1)) & (size >= window(wide, 1, 0, 1))
@@ -76,7 +78,7 @@ def _thinned(size, across, down):
 
 
 def _grown(strong, edge):
-    """Hysteresis: weak edges that touch a strong one, however far along."""
+    """Apply hysteresis: keep the edges that are connected to a strong edge."""
     while True:
         wide = F.pad(strong, (1, 1, 1, 1))
         wide = wide[:, :-2] | wide[:, 1:-1] | wide[:, 2:]
@@ -87,13 +89,16 @@ def _grown(strong, edge):
 
 
 def edge_distance(edge):
-    """OpenCV's 5x5 chamfer distance to the nearest edge, at most FAR: one sweep down, one up. Whole in float32."""
+    """Return OpenCV's 5x5 chamfer distance to the nearest edge, at most FAR, by one sweep down and one up.
+
+    All values are integers, which float32 holds exactly.
+    """
     distance = torch.where(edge, 0.0, float(FAR))
     return _sweep(_sweep(distance).flip(1, 2)).flip(1, 2)
 
 
 def _sweep(distance):
-    """Rows from the top, each improved by the two above it, then from left to right."""
+    """Update the rows from top to bottom: each from the two rows above it, then from left to right."""
     wide = F.pad(distance, (2, 2, 2, 0), value=FAR)
     width = distance.shape[2]
     slope = torch.arange(width, device=distance.device) * float(STRAIGHT)
@@ -111,12 +116,12 @@ def _least(*tensors):
 
 
 def equalize(x):
-    """OpenCV's equalizeHist of values up to 20, in its float32; a flat image stays as it is."""
+    """Apply OpenCV's equalizeHist, in float32, to values up to 20. A constant image stays as it is."""
     count, flat = torch.zeros(len(x), 21, device=x.device), x.flatten(1).long()
     count.scatter_add_(1, flat, torch.ones_like(flat, dtype=count.dtype))
     first = count.gather(1, (count > 0).int().argmax(1, keepdim=True))
     rest = x[0].numel() - first
-    scale = torch.full_like(rest, 255) / rest  # a number / tensor would multiply by 1 / tensor
+    scale = torch.full_like(rest, 255) / rest  # for 255 / rest, torch would multiply by the reciprocal of rest
     table = ((count.cumsum(1) - first) * scale).round().clamp(0, 255)
     table = torch.where(rest == 0, torch.arange(21.0, device=x.device), table)
     return table.gather(1, flat).view(x.shape)

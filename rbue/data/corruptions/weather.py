@@ -17,7 +17,7 @@ from rbue.errors import UserError
 
 
 def snow(x, c, draws):
-    """Falling flakes and the same flakes turned upside down, over an image faded towards white."""
+    """Add snowflakes, and the same flakes rotated by 180 degrees, to an image that is faded towards white."""
     blend = c[6]
     flakes = _flakes(draws.normal("layer", *x.shape[2:]), 90 * draws.uniform("angle", 1)[:, 0] - 135, c)
     flakes = to_unit(flakes)
@@ -28,7 +28,7 @@ def snow(x, c, draws):
 
 
 def _flakes(normal, angle, c):
-    """(N, 1, H, W) uint8: noise zoomed into grains, cut at a threshold, moved along `angle`."""
+    """Return the flakes as uint8 (N, 1, H, W): zoomed noise above a threshold, with motion blur along `angle`."""
     loc, scale, zoom, threshold, radius, sigma, _ = c
     layer = loc + scale * separable(normal, _zoom(normal.shape[-1], zoom, normal.device))
     layer = torch.where(layer < threshold, 0, layer)
@@ -44,7 +44,7 @@ def _zoom(size, factor, device):
 
 
 def frost(x, c, draws, textures=None):
-    """A random crop of one of five textures; the reference names a sixth and never draws it."""
+    """Add a random crop of one of five textures. The reference lists a sixth but never draws it."""
     sheet, sizes = _sheet(_texture_folder(textures), x.shape[-1], x.device)
     which = draws.below("texture", len(sizes), 1)[:, 0]
     corner = draws.below("crop", sizes[which] - x.shape[-1], 2)
@@ -52,7 +52,7 @@ def frost(x, c, draws, textures=None):
 
 
 def _crops(sheet, which, corner, size):
-    """(N, 3, size, size) float64 out of the (textures, 3, rows, columns) sheet."""
+    """Cut one crop per image from the (textures, 3, rows, columns) sheet. Return float64 (N, 3, size, size)."""
     line = torch.arange(size, device=sheet.device)
     rows, columns = corner[:, :1] + line, corner[:, 1:] + line
     start = which[:, None] * sheet[0].numel() + torch.arange(3, device=sheet.device) * sheet[0, 0].numel()
@@ -61,11 +61,11 @@ def _crops(sheet, which, corner, size):
 
 
 class NoTextures(UserError):
-    """Nothing is wrong with the request: an optional package is not there."""
+    """Refusal: the optional package with the frost textures is not installed."""
 
 
 def _texture_folder(textures):
-    """The folder the user names, or the data of an installed `imagecorruptions` (which need not import)."""
+    """Return the user's folder, or the folder of an installed `imagecorruptions`, which is not imported."""
     if textures is not None:
         return Path(textures)
     package = find_spec("imagecorruptions")
@@ -78,7 +78,7 @@ def _texture_folder(textures):
 
 @lru_cache
 def _sheet(folder, size, device):
-    """The five scaled textures, padded to one size and stacked, and their (rows, columns)."""
+    """Return the five resized textures, padded to one size and stacked, and their (rows, columns) before padding."""
     scaled = [_scaled(_find(folder, number), FROST_SCALE[size]) for number in range(1, 6)]
     sizes = torch.tensor([image.shape[1:] for image in scaled])
     sheet = torch.zeros(5, 3, *sizes.amax(0).tolist(), dtype=torch.uint8)
@@ -95,7 +95,7 @@ def _find(folder, number):
 
 
 def _scaled(path, scale):
-    """OpenCV's default resize, linear without smoothing, in its fixed point; at 0.2 simply every fifth pixel."""
+    """Resize as OpenCV does by default: linear, unsmoothed, in fixed point. At scale 0.2 it takes every fifth pixel."""
     image = np.asarray(Image.open(path).convert("RGB")).astype(np.int64).transpose(2, 0, 1)
     (left, right, part), (top, bottom, share) = (_taps(size, scale) for size in (image.shape[2], image.shape[1]))
     image = image[:, :, left] * (2048 - part) + image[:, :, right] * part >> 4
@@ -104,7 +104,7 @@ def _scaled(path, scale):
 
 
 def _taps(size, scale):
-    """Two neighbours of each output pixel, and the second's weight in units of 1 / 2048."""
+    """Return both neighbours of each output pixel, and the weight of the second in units of 1/2048."""
     place = (np.arange(round(size * scale)) + 0.5) / scale - 0.5
     first = np.floor(place).astype(int)
     part = np.rint((place - first) * 2048).astype(np.int64)
@@ -115,7 +115,7 @@ def _taps(size, scale):
 
 
 def fog(x, c, draws):
-    """Plasma added, then everything scaled so that the brightest byte keeps its place."""
+    """Add a plasma fractal, then scale the image so that its maximum stays about the same."""
     strength, decay = c
     plasma = plasma_fractal(draws.uniform("layer", *x.shape[2:]), decay)[:, None]
     x = to_unit(x)
@@ -124,9 +124,9 @@ def fog(x, c, draws):
 
 
 def plasma_fractal(uniform, decay):
-    """Diamond-square on a torus, scaled to [0, 1]. `uniform` (N, size, size) in [0, 1) is each point's own draw.
+    """Return a plasma fractal in [0, 1] by diamond-square on a torus. `uniform` (N, size, size) holds draws in [0, 1).
 
-    A wibble w draws from U(-w, w) and is multiplied by w once more: roughness falls with the square of the decay.
+    As in the reference, the noise is w * U(-w, w) for a roughness w (`wibble`): it falls with the square of the decay.
     """
     size, wibble = uniform.shape[-1], 100.0
     field = torch.zeros_like(uniform)
