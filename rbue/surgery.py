@@ -6,6 +6,7 @@ shares its parameters and their names.
 """
 
 import copy
+import inspect
 import re
 import warnings
 from collections import Counter
@@ -21,7 +22,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from rbue.errors import UserError
 from rbue.layers import DropReLU, GaussianWeight, StochasticLayer
 from rbue.noise import Noise
-from rbue.tracing import Tracer, trace, unchanged
+from rbue.tracing import Tracer, restored, trace
 
 Network = TypeVar("Network", bound=nn.Module)
 IN_PLACE = {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
@@ -61,7 +62,9 @@ def randomize(
     graph = trace(network)
     refuse_hidden(graph)
     warn_of_others(graph)
-    for node in choose_position(position, need_rectifiers(rectifiers(graph), network)):
+    chosen = choose_position(position, need_rectifiers(rectifiers(graph), network))
+    warn_of_hooks(graph, network, chosen)
+    for node in chosen:
         replace(graph, node, copy.deepcopy(recipe))
     return wire(finish(graph))
 
@@ -103,22 +106,45 @@ def refuse_hidden(graph):
 def hides_rectifier(module):
     if isinstance(module, (nn.RNN, nn.RNNCell)):
         return module.nonlinearity == "relu"
-    return isinstance(module, nn.ReLU) or getattr(module, "activation", None) in (F.relu, torch.relu)
+    if isinstance(module, nn.ReLU) or getattr(module, "activation", None) in (F.relu, torch.relu):
+        return True
+    if type(module).__module__.startswith(("torch.nn", "rbue.")):
+        return False
+    inside = open_module(module)
+    return bool(rectifiers(inside)) if inside else mentions_rectifier(module)
+
+
+def open_module(module):
+    """Return the graph of a module by itself, in its current mode, or None if it cannot be traced."""
+    try:
+        with restored(module):
+            return fx.GraphModule(module, Tracer().trace(module))
+    except Exception:  # a module's own code may raise anything if it gets a proxy
+        return None
+
+
+def mentions_rectifier(module):
+    functions = (value for kind in type(module).__mro__ if kind is not nn.Module for value in vars(kind).values())
+    return any({"relu", "relu_"} & set(f.__code__.co_names) for f in functions if inspect.isfunction(f))
 
 
 def inner_rectifier(graph, node):
     """Return the path of the only nn.ReLU inside a module that is not traced into because it depends on its mode, such
     as timm's BatchNormAct2d. Return None if there is none, or if the number of its calls is not known."""
     module = graph.get_submodule(node.target)
-    if type(module).__module__.startswith("torch.nn") or isinstance(module, StochasticLayer):
-        return None
-    try:
-        with unchanged(module):
-            inside = fx.GraphModule(module, Tracer().trace(module))
-    except Exception:  # it cannot be traced: `refuse_hidden` decides
+    if type(module).__module__.startswith(("torch.nn", "rbue.")) or not (inside := open_module(module)):
         return None
     calls, closed = rectifiers(inside), graph.graph.find_nodes(op="call_module", target=node.target)
     return calls[0].target if len(calls) == len(closed) == 1 and calls[0].op == "call_module" else None
+
+
+def warn_of_hooks(graph, network, nodes):
+    """Say which forward hooks have no effect in the new network: those of the network and of replaced rectifiers."""
+    replaced = [graph.get_submodule(n.target) for n in nodes if n.op == "call_module"]
+    hooked = [m for m in (network, *replaced) if m._forward_hooks or m._forward_pre_hooks]
+    if hooked:
+        names = ", ".join(sorted({type(m).__name__ for m in hooked}))
+        warnings.warn(f"forward hooks have no effect in the new network, and these have some: {names}", stacklevel=3)
 
 
 def need_rectifiers(nodes, network):

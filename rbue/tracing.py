@@ -4,6 +4,7 @@ import inspect
 from contextlib import contextmanager
 from itertools import zip_longest
 
+import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
@@ -32,7 +33,7 @@ def trace(network: nn.Module) -> fx.GraphModule:
     whole = set()
     while True:
         try:
-            training, evaluation = (trace_in_mode(network, mode, whole) for mode in (True, False))
+            (training, written), (evaluation, _) = (trace_in_mode(network, mode, whole) for mode in (True, False))
         except UserError:
             if whole >= (small := small_mode_readers(network)):
                 raise
@@ -40,7 +41,8 @@ def trace(network: nn.Module) -> fx.GraphModule:
             continue
         found = mode_dependent(network, training, evaluation)
         if not found:
-            return training
+            refuse_written(network, written)
+            return thaw_dropout(training, evaluation)
         if "" in found or found <= whole:
             raise UserError(
                 f"{type(network).__name__} does other things in training than in testing, in its own forward: "
@@ -50,17 +52,14 @@ def trace(network: nn.Module) -> fx.GraphModule:
 
 
 def trace_in_mode(network, mode, whole):
+    """Return the network's graph in one mode, and the names of attributes and buffers that its forward wrote."""
     try:
         arguments = list(inspect.signature(network.forward).parameters.values())[1:]
         known = {a.name: a.default for a in arguments if a.default is None or isinstance(a.default, bool)}
-        with in_mode(network, mode), unchanged(network):
+        with in_mode(network, mode), restored(network) as written:
             graph = Tracer(whole).trace(network, known or None)
-            traced = fx.GraphModule(
-                network, remove_arguments(graph, known)
-            )  # takes the constants that fx put on the network
-        return thaw_dropout(traced)
-    except UserError:
-        raise
+            traced = fx.GraphModule(network, remove_arguments(graph, known))
+        return traced, written
     except Exception as error:  # a network's own code may raise anything if it gets a proxy
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
@@ -83,21 +82,32 @@ def in_mode(network, mode):
 
 
 @contextmanager
-def unchanged(network):
-    """Restore the modules' attributes after tracing. Refuse a forward that sets them, as a counter: the graph would not
-    set them."""
+def restored(network):
+    """Undo what code inside does to the modules' attributes and buffers. Yield a list that then names what it wrote."""
     before = {name: (module, dict(vars(module))) for name, module in network.named_modules()}
-    yield
-    for name, (module, own) in before.items():
-        found = [key for key, value in vars(module).items() if key not in own or own[key] is not value]
-        changed = [key for key in found if not key.startswith("_tensor_constant")]  # these are fx's own
-        vars(module).clear()
-        vars(module).update(own)
-        for key in changed:
-            raise UserError(
-                f"the forward of {name or type(network).__name__} sets self.{key}, which a traced network would not: "
-                "keep it outside of forward, or put rbue.DropReLU(q) in place of its rectifiers by hand"
-            )
+    buffers = {name: (buffer, buffer.clone()) for name, buffer in network.named_buffers()}
+    written = []
+    try:
+        yield written
+    finally:
+        for name, (module, own) in before.items():
+            found = [key for key, value in vars(module).items() if key not in own or own[key] is not value]
+            written += [f"{name}.{key}".lstrip(".") for key in found if not key.startswith("_tensor_constant")]  # fx's
+            vars(module).clear()
+            vars(module).update(own)
+        for name, (buffer, own) in buffers.items():
+            if not torch.equal(buffer, own):
+                written.append(name)
+                buffer.copy_(own)
+
+
+def refuse_written(network, written):
+    """Refuse a forward that writes attributes or buffers, as a counter does: the graph would not write them."""
+    for name in written:
+        raise UserError(
+            f"the forward of {type(network).__name__} writes self.{name}, which a traced network would not: "
+            "keep it outside of forward, or put rbue.DropReLU(q) in place of its rectifiers by hand"
+        )
 
 
 def mode_dependent(network, training, evaluation):
@@ -124,7 +134,15 @@ def own_mode_reader(module):
 
 
 def described(node):
-    return None if node is None else (node.op, str(node.target), str(node.args), str(node.kwargs))
+    """Return what a node does, as text. Functional dropout counts as the same in both modes: `thaw_dropout` tells."""
+    if node is None:
+        return None
+    p = is_dropout(node) and rate_of(node)
+    return (node.op, str(node.target), str(node.args[:1]), p) if is_dropout(node) else exact(node)
+
+
+def exact(node):
+    return node.op, str(node.target), str(node.args), str(node.kwargs)
 
 
 def caller(node):
@@ -150,20 +168,28 @@ def remove_arguments(graph, known):
     return graph
 
 
-def thaw_dropout(graph):
-    """Replace functional dropout by modules, which follow train() and eval().
+def thaw_dropout(graph, evaluation):
+    """Replace functional dropout that follows self.training by modules, which follow train() and eval().
 
-    In F.dropout(x, p, self.training), tracing replaced self.training by a constant. A dropout that was always on is
-    replaced too, because a trace cannot tell the two apart.
+    In F.dropout(x, p, self.training), tracing replaced self.training by a constant, which differs from that of the
+    other graph. Dropout that is always on or always off has one constant and stays.
     """
-    for node in [n for n in graph.graph.nodes if n.op == "call_function" and n.target in DROPOUTS]:
-        p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
-        graph.add_submodule(f"thawed_{node.name}", DROPOUTS[node.target](p))
+    pairs = zip(list(graph.graph.nodes), list(evaluation.graph.nodes), strict=True)
+    for node in [n for n, other in pairs if is_dropout(n) and exact(n) != exact(other)]:
+        graph.add_submodule(f"thawed_{node.name}", DROPOUTS[node.target](rate_of(node)))
         with graph.graph.inserting_before(node):
             node.replace_all_uses_with(graph.graph.call_module(f"thawed_{node.name}", node.args[:1]))
         graph.graph.erase_node(node)
     graph.recompile()
     return graph
+
+
+def is_dropout(node):
+    return node.op == "call_function" and node.target in DROPOUTS
+
+
+def rate_of(node):
+    return node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
 
 
 DROPOUTS = {

@@ -321,7 +321,7 @@ def test_a_counter_kept_in_forward_is_refused_and_left_as_it_was():
             return super().forward(x).relu()
 
     network = Counting(8, 8)
-    with pytest.raises(UserError, match=r"the forward of Counting sets self\.steps"):
+    with pytest.raises(UserError, match=r"the forward of Counting writes self\.steps"):
         rbue.randomize(network, q=0.5)
     assert network.steps == 0 and "steps" not in vars(network)
 
@@ -401,3 +401,60 @@ def test_a_constant_in_forward_stays_out_of_the_users_network():
     own, x = Scaled(8, 3), torch.randn(4, 8)
     names = set(vars(own))
     assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x)) and set(vars(own)) == names
+
+
+class Noisy(nn.Linear):
+    def forward(self, x):
+        h = F.relu(super().forward(x))
+        return h + 1 if self.training else h
+
+
+def test_a_functional_rectifier_in_a_module_that_depends_on_its_mode_is_refused():
+    with pytest.raises(UserError, match=r"0 is a Noisy, whose rectifiers torch\.fx does not see"):
+        rbue.randomize(nn.Sequential(Noisy(8, 8), nn.ReLU()), q=0.5)
+
+
+def test_a_counter_in_a_buffer_is_refused_and_left_as_it_was():
+    class Counting(nn.Linear):
+        def __init__(self):
+            super().__init__(8, 8)
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x):
+            self.seen += 1
+            return super().forward(x).relu() * self.seen
+
+    network = Counting()
+    with pytest.raises(UserError, match=r"the forward of Counting writes self\.seen"):
+        rbue.randomize(network, q=0.5)
+    assert network.seen == 0
+
+
+def test_what_a_failed_trace_wrote_is_put_back():
+    class Branching(nn.Linear):
+        def forward(self, x):
+            self.last = x
+            return x.relu() if x.sum() > 0 else x
+
+    network = Branching(8, 8)
+    with pytest.raises(UserError, match="cannot be traced"):
+        rbue.randomize(network, q=0.5)
+    assert not hasattr(network, "last")
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_dropout_that_ignores_the_mode_still_does(always):
+    class Constant(nn.Module):
+        def forward(self, x):
+            return F.dropout(F.relu(x), 0.5, always)
+
+    network, x = rbue.randomize(Constant(), q=1.0), torch.rand(50, 10)
+    for mode in (True, False):
+        assert torch.equal(network.train(mode)(x), x) != always
+
+
+def test_hooks_that_are_lost_are_named():
+    network = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    network[1].register_forward_hook(lambda *_: None)
+    with pytest.warns(UserWarning, match="forward hooks have no effect .*: ReLU"):
+        rbue.randomize(network, q=0.5)

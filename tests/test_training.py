@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 
@@ -195,3 +197,29 @@ def test_bf16_trains_and_tests_on_a_cpu_too(digits_run, few_digits):
     networks, (record,) = training.load_or_train([run], few_digits, CPU)
     evaluated, _ = evaluator.Evaluator(run, networks, few_digits, CPU)(few_digits.test_images)
     assert record["loss"] < 2.3 and torch.isfinite(evaluated.mean).all()
+
+
+@pytest.mark.parametrize("kind", ["adam", "two"])
+def test_optimizers_of_a_method_of_ones_own_keep_their_rates_when_resumed(kind, digits_run, few_digits):
+    run = digits_run()
+
+    def optimizers(network, lr):
+        first, *rest = network.parameters()
+        two = [run.sgd([{"params": [first]}], lr), run.sgd([{"params": rest}], lr)]
+        return two if kind == "two" else [torch.optim.Adam(network.parameters(), lr=1e-3)]
+
+    def make():
+        run.optimizers = optimizers
+        step = make_step(run, few_digits)
+        step.shuffle(0)
+        return step
+
+    whole, killed, resumed = make(), make(), make()
+    for step, count in ((whole, 6), (killed, 3)):
+        for _ in range(count):
+            step()
+    resumed.load(copy.deepcopy(killed.state()))
+    for _ in range(3):
+        resumed()
+    for one, other in zip(whole.network.parameters(), resumed.network.parameters(), strict=True):
+        assert torch.equal(one, other)

@@ -117,11 +117,10 @@ class Step:
     def load(self, state):
         self.network.load_state_dict(state["network"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            own = [{key: g[key] for key in ("lr", "capturable") if key in g} for g in optimizer.param_groups]
             optimizer.load_state_dict(saved)
-        for group in self.optimizers[0].param_groups:
-            group["lr"] = self.lr
-        for group in (g for o in self.optimizers[1:] for g in o.param_groups):
-            group["capturable"] = self.lr.is_cuda  # the checkpoint may come from another device
+            for group, settings in zip(optimizer.param_groups, own, strict=True):
+                group.update(settings)  # lr may be this training's own tensor; the checkpoint may be of another device
         self.count.copy_(state["count"])
 
     def tensors(self):
