@@ -11,6 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from rbue import plugins, progress
 from rbue.config import Run
@@ -42,6 +43,10 @@ def one_sentence_errors():
         if wants_traceback() or in_multirun():
             raise  # one refused job must not end the others: the sweeper counts the failures at the end
         sys.exit(f"{'failed' if isinstance(error, Failed) else 'refused'}: {sentence(error, sys.argv[1:])}")
+    except YAMLError as error:
+        if wants_traceback():
+            raise
+        sys.exit(f"refused: a YAML file cannot be read: {' '.join(str(error).split())}")
     except OSError as error:  # outside of a job, for example no permission to enter a folder
         if wants_traceback():
             raise

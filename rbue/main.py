@@ -16,7 +16,7 @@ from rbue.cli import (
     take_plugins_of_completion,
 )
 from rbue.runs import results
-from rbue.runs.compose import register_once
+from rbue.runs.compose import register
 from rbue.runs.places import CONF
 
 
@@ -29,7 +29,7 @@ def main():
         words = take_plugins(sys.argv[1:])
         refuse_unknown_options(words)
         sys.argv = for_hydra([sys.argv[0], *words])
-        register_once()
+        register()
         run_job()
 
 

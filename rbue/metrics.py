@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rbue.errors import UserError
+from rbue.errors import UserError, describe
 
 TINY = torch.finfo(torch.float32).tiny  # replaces a probability of zero before its logarithm is taken
 
@@ -88,7 +88,7 @@ def metric(name: str) -> Callable:
     return register
 
 
-def score(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, float]:
+def score(probs: Tensor, labels: Tensor, bins: int = 30, own: bool = True) -> dict[str, float]:
     """Return all metrics of one prediction, by name."""
     return {
         "accuracy": accuracy(probs, labels),
@@ -96,7 +96,15 @@ def score(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, float]:
         "nll": nll(probs, labels),
         "brier": brier(probs, labels),
         "entropy": entropy(probs.double()).mean().item(),
-    } | {name: finite(name, function(probs, labels)) for name, function in OWN.items()}
+    } | ({name: finite(name, compute(name, probs, labels)) for name in OWN} if own else {})
+
+
+def compute(name: str, probs: Tensor, labels: Tensor) -> Any:
+    """Compute a user's own metric, or say that it failed."""
+    try:
+        return OWN[name](probs, labels)
+    except Exception as error:  # a user's own code may raise anything
+        raise UserError(f"metric {name} fails ({describe(error)}): mend it, or leave out its plugin") from error
 
 
 def finite(name: str, value: Any) -> float:

@@ -36,7 +36,7 @@ def named():
 def imported(name):
     try:
         return import_module(name)
-    except Exception as error:  # a plugin's code may raise anything
+    except (Exception, SystemExit) as error:  # a plugin's code may raise anything
         way_out = "uninstall it or mend it" if name in installed() else "is it installed, or its folder on PYTHONPATH?"
         raise UserError(f"the plugin {name} cannot be imported ({describe(error)}): {way_out}") from error
 
@@ -49,7 +49,8 @@ def folders():
 
 def places(module):
     """Return the folder of a package, or the folder that holds a single-file module."""
-    return getattr(module, "__path__", None) or [Path(module.__file__).parent]
+    file = getattr(module, "__file__", None)
+    return getattr(module, "__path__", None) or ([Path(file).parent] if file else [])
 
 
 def config_dir():

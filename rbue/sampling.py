@@ -74,6 +74,9 @@ def predict(
     `forward_kwargs` are passed to the network's forward. If `images` is a tensor, keyword arguments that are tensors
     with one row per image are split into batches and repeated with the images. All others are passed unchanged.
     """
+    for name, value in (("samples", samples), ("batch", batch)):
+        if not isinstance(value, int):
+            raise UserError(f"{name}={value} must be a whole number")
     at_least(1, samples=samples, batch=batch)
     if samples > 1 and not any(isinstance(m, StochasticLayer) for m in network.modules()):
         warnings.warn("the network has no stochastic layer, so all samples are equal: rbue.randomize it", stacklevel=2)

@@ -13,9 +13,10 @@ from conftest import ROOT
 def work(tmp_path_factory):
     """A folder that holds the package of docs/extending.md, and one finished run."""
     folder = tmp_path_factory.mktemp("work")
-    blocks = re.findall(r"```(?:python|yaml)\n# (my_methods/\S+): [^\n]*\n(.*?)```", DOCS, re.DOTALL)
-    assert [path for path, _ in blocks] == ["my_methods/__init__.py", "my_methods/conf/method/grelu.yaml"]
-    for path, lines in blocks:
+    whole = r"```(?:python|yaml)\n((?:# @package _global_\n)?# (my_methods/\S+): [^\n]*\n.*?)```"
+    blocks = re.findall(whole, DOCS, re.DOTALL)  # as a reader copies them
+    assert [path for _, path in blocks] == ["my_methods/__init__.py", "my_methods/conf/method/grelu.yaml"]
+    for lines, path in blocks:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(lines)
     command(

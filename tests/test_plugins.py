@@ -1,5 +1,6 @@
 """A stranger's package: found, imported, composed, trained, and shown in the tables; or refused in a sentence."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -11,7 +12,8 @@ import pytest
 import torch
 from conftest import ROOT
 
-from rbue import cli, methods, networks, noise, plugins, sampling, surgery
+from rbue import cli, methods, metrics, networks, noise, plugins, sampling, surgery
+from rbue.config import Run, training
 from rbue.errors import UserError
 from rbue.runs import compose, sweeps
 from rbue.runs.messages import sentence
@@ -309,3 +311,34 @@ def test_a_yaml_without_its_package_is_refused(door):
 
 def test_a_config_dir_that_is_not_there_is_refused(door):
     assert "nowhere is no folder" in refusal(folder=door() / "nowhere")
+
+
+# --- classes that are no methods --------------------------------------------------------------------------------------
+
+
+def test_a_class_that_is_no_method_is_refused_with_the_line_to_write():
+    class Plain:
+        pass
+
+    class Forgotten(Run):
+        z: float = training()
+
+    @dataclasses.dataclass
+    class WithDefault(Run):
+        z: float = 1.0
+
+    for schema, sentence in (
+        (Plain, "it must be a subclass of rbue.config.Run"),
+        (Forgotten, "write @dataclass between @method and class Forgotten"),
+        (WithDefault, r"write 'z: ... = training\(\)' or evaluation\(\) in class WithDefault"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            methods.method("mine")(schema)
+    assert "mine" not in methods.METHODS
+
+
+def test_a_metric_that_fails_is_named(monkeypatch):
+    monkeypatch.setitem(metrics.OWN, "broken", lambda probs, labels: {}["x"])
+    with pytest.raises(UserError, match="metric broken fails .*KeyError"):
+        metrics.score(torch.full((4, 2), 0.5), torch.zeros(4).long())
+    assert "broken" not in metrics.score(torch.full((4, 2), 0.5), torch.zeros(4).long(), own=False)

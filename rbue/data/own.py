@@ -63,7 +63,7 @@ def read_images(folder, size=None):
     kept, names = folder / f"decoded-{fingerprint(folder, [*train, *test], size)}", {"classes": splits[0].classes}
     if all((kept / f"{name}.npy").exists() for name in NAMES):
         return {name: open_npy(kept / f"{name}.npy") for name in NAMES} | names
-    side = size or first_side(train[0][0])
+    side = first_side(train[0][0]) if size is None else size
     arrays = decode_same_size(train, test, side, folder.name, fit=size is not None)
     keep_in(kept, arrays)
     return arrays | names

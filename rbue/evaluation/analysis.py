@@ -44,7 +44,7 @@ def shown(run, networks, test, data, evaluated, foreign):
         "rejection": metrics.rejection(probs, labels),
         "temperature": metrics.temperature(probs, labels, run.bins),
         "ood": ood(run, probs, foreign),
-        "twin": twin(run, networks[0], data, test.device),
+        "twin": deterministic_scores(run, networks[0], data, test.device),
         "variance": variance(run, networks[0], data, test.device),
         "posterior": posterior(networks[0]),
         "example": example(evaluated, data),
@@ -92,7 +92,7 @@ def ood(run, probs, foreign):
     }
 
 
-def twin(run, network, data, device):
+def deterministic_scores(run, network, data, device):
     """Scores and test time of the deterministic network; None for a network without stochastic layers."""
     if noise.of(network).sites == 0:
         return None

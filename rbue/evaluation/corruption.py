@@ -58,6 +58,6 @@ def evaluate_cell(done, name, severity, run, sets, test):
         done["skipped"][name] = str(sentence)
         return
     evaluated, _ = test(images, quiet=True)
-    scores = metrics.score(evaluated.mean, labels.cpu(), run.bins)
+    scores = metrics.score(evaluated.mean, labels.cpu(), run.bins, own=False)
     cell = {"severity": severity} | {key: scores[key] for key in ("accuracy", "ece", "nll", "brier")}
     done.setdefault(part(name), {}).setdefault(name, []).append(cell)

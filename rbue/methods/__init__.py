@@ -3,8 +3,9 @@ training. Every file in this folder is imported. A package of your own registers
 (docs/extending.md).
 """
 
+import io
 import pkgutil
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import fields
 from importlib import import_module
 
@@ -20,6 +21,7 @@ def method(name: str):
     """Register the decorated subclass of Run as method=name."""
 
     def register(schema: type[Run]) -> type[Run]:
+        refuse_schema(name, schema)
         known = METHODS.get(name)
         if known and (known.__module__, known.__qualname__) != (schema.__module__, schema.__qualname__):
             raise UserError(f"method={name} is defined twice: in {known.__module__} and in {schema.__module__}")
@@ -27,6 +29,19 @@ def method(name: str):
         return schema
 
     return register
+
+
+def refuse_schema(name, schema):
+    """Refuse a class that is no method, and a field that does not say what it decides."""
+    if not (isinstance(schema, type) and issubclass(schema, Run)):
+        raise UserError(f"method={name} is {schema!r:.60}: it must be a subclass of rbue.config.Run")
+    if "__dataclass_fields__" not in vars(schema):
+        raise UserError(f"method={name}: write @dataclass between @method and class {schema.__name__}")
+    for field in (f for f in fields(schema) if "part" not in f.metadata):
+        raise UserError(
+            f"method={name}: write '{field.name}: ... = training()' or evaluation() in class {schema.__name__}, which "
+            "says what the field decides; its value stands in the YAML"
+        )
 
 
 def build(run, classes, images):
@@ -37,7 +52,10 @@ def build(run, classes, images):
         torch.manual_seed(run.seed)
         network = plain_network(run, classes)
     with named_errors(run):
-        return run.build(network, images)
+        built = run.build(network, images)
+        if not isinstance(built, torch.nn.Module):
+            raise UserError(f"the method's build gives a {type(built).__name__}, which is no torch.nn.Module")
+    return built
 
 
 def plain_network(run, classes):
@@ -55,6 +73,8 @@ def instantiated(settings, **arguments):
     from hydra.utils import instantiate
     from torch import nn
 
+    if "_target_" not in settings:
+        raise UserError("its network has no _target_, the class or function that makes it")
     try:
         made = instantiate(settings, **arguments)
     except Exception as error:  # whatever a network's own code raises
@@ -71,7 +91,8 @@ def try_out(run, network, images, classes):
     modes, two = {module: module.training for module in network.modules()}, images[:2]
     with named_errors(run), torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
-            logits = network.eval()(two / 255)
+            with redirect_stderr(io.StringIO()):  # torch.fx prints the traceback as well as raising it
+                logits = network.eval()(two / 255)
         except Exception as error:  # layers that do not fit each other, or these images
             raise UserError(f"the network cannot take images {tuple(two.shape[1:])} ({describe(error)})") from error
         if not torch.is_tensor(logits) or logits.shape != (len(two), classes):

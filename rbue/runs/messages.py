@@ -18,6 +18,8 @@ def sentence(error, arguments=()):
     if isinstance(error, OverrideParseException):
         why = text.splitlines()[0]
         return f"'{error.override}' cannot be read as key=value ({why}): python train.py --help shows how to write it"
+    if file := re.search(r"In '([^']+)'.*Cannot convert 'DictConfig' to string", text, re.DOTALL):
+        return f"{file[1]}.yaml puts its settings into a group: its first line must be '# @package _global_'"
     if isinstance(error, MissingConfigException) and error.options is not None:
         return missing_choice(error)
     if name := re.search(r"Could not load 'hydra/schema/([^']+)'", text):

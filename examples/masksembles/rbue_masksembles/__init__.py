@@ -8,7 +8,7 @@ the time, and that of an ensemble, whose members share nothing.
 from dataclasses import dataclass
 
 from rbue.config import Run, training, unused
-from rbue.errors import one_of, within
+from rbue.errors import UserError, one_of, within
 from rbue.methods import method
 
 
@@ -26,6 +26,8 @@ class Masksembles(Run):
         super().__post_init__()
         within(2, 64, masks=self.masks)
         within(1, 10, scale=self.scale)
+        if self.batch < self.masks:
+            raise UserError(f"batch={self.batch} must be at least masks={self.masks}, or some masks are never trained")
         one_of(("last", "block", "conv", "relu"), placement=self.placement)
 
     @property
