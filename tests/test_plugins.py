@@ -328,7 +328,7 @@ def test_a_class_that_is_no_method_is_refused_with_the_line_to_write():
         z: float = 1.0
 
     for schema, sentence in (
-        (Plain, "it must be a subclass of rbue.config.Run"),
+        (Plain, r"it must be a subclass of rbue\.config\.Run"),
         (Forgotten, "write @dataclass between @method and class Forgotten"),
         (WithDefault, r"write 'z: ... = training\(\)' or evaluation\(\) in class WithDefault"),
     ):
@@ -339,6 +339,6 @@ def test_a_class_that_is_no_method_is_refused_with_the_line_to_write():
 
 def test_a_metric_that_fails_is_named(monkeypatch):
     monkeypatch.setitem(metrics.OWN, "broken", lambda probs, labels: {}["x"])
-    with pytest.raises(UserError, match="metric broken fails .*KeyError"):
+    with pytest.raises(UserError, match=r"metric broken fails .*KeyError"):
         metrics.score(torch.full((4, 2), 0.5), torch.zeros(4).long())
     assert "broken" not in metrics.score(torch.full((4, 2), 0.5), torch.zeros(4).long(), own=False)
