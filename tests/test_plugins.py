@@ -327,12 +327,12 @@ def test_a_class_that_is_no_method_is_refused_with_the_line_to_write():
     class WithDefault(Run):
         z: float = 1.0
 
-    for schema, sentence in (
+    for schema, said in (
         (Plain, r"it must be a subclass of rbue\.config\.Run"),
         (Forgotten, "write @dataclass between @method and class Forgotten"),
         (WithDefault, r"write 'z: ... = training\(\)' or evaluation\(\) in class WithDefault"),
     ):
-        with pytest.raises(UserError, match=sentence):
+        with pytest.raises(UserError, match=said):
             methods.method("mine")(schema)
     assert "mine" not in methods.METHODS
 
