@@ -92,7 +92,8 @@ def refuse_unknown_options(words):
     parser = get_args_parser()
 
     def refuse(message):
-        raise UserError(f"{message}: settings are written without dashes, such as seed=0; python train.py --help")
+        order = "settings are written without dashes, such as seed=0, and behind options such as --cfg job"
+        raise UserError(f"{message}: {order}")
 
     parser.error = refuse
     parser.parse_args(words)

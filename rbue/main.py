@@ -26,9 +26,8 @@ def main():
     prepare_hydra()
     with one_sentence_errors():
         take_plugins_of_completion()
-        words = take_plugins(sys.argv[1:])
-        refuse_unknown_options(words)
-        sys.argv = for_hydra([sys.argv[0], *words])
+        sys.argv = for_hydra([sys.argv[0], *take_plugins(sys.argv[1:])])
+        refuse_unknown_options(sys.argv[1:])
         register()
         run_job()
 
