@@ -72,3 +72,9 @@ def one_of(choices: Collection[str], **values: Any) -> None:
     for name, value in values.items():
         if value not in choices:
             raise UserError(f"{name}={value} is not known: choose one of {', '.join(choices)}")
+
+
+def refuse_second(what: str, known: Any, new: Any) -> None:
+    """Refuse to register a name for something else. The same definition may come again, from a module loaded anew."""
+    if known is not None and (known.__module__, known.__qualname__) != (new.__module__, new.__qualname__):
+        raise UserError(f"{what} is defined twice: in {known.__module__} and in {new.__module__}")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rbue.errors import UserError, describe
+from rbue.errors import UserError, describe, refuse_second
 
 TINY = torch.finfo(torch.float32).tiny  # replaces a probability of zero before its logarithm is taken
 
@@ -79,9 +79,7 @@ def metric(name: str) -> Callable:
         raise UserError(f"metric {name} cannot be registered: results have a number of that name already")
 
     def register(function: Callable[[Tensor, Tensor], float]) -> Callable[[Tensor, Tensor], float]:
-        known = OWN.get(name, function)
-        if (known.__module__, known.__qualname__) != (function.__module__, function.__qualname__):
-            raise UserError(f"metric {name} is defined twice: in {known.__module__} and in {function.__module__}")
+        refuse_second(f"metric {name}", OWN.get(name), function)
         OWN[name] = function
         return function
 

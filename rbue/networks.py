@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torchvision import models
 
-from rbue.errors import UserError, one_of
+from rbue.errors import one_of, refuse_second
 from rbue.layers import Stem
 
 ARCHS = {}
@@ -20,9 +20,7 @@ def network(name):
     """Register the decorated function (number of classes) → network as arch=name."""
 
     def register(make):
-        known = ARCHS.get(name, make)
-        if (known.__module__, known.__qualname__) != (make.__module__, make.__qualname__):
-            raise UserError(f"arch={name} is defined twice: in {known.__module__} and in {make.__module__}")
+        refuse_second(f"arch={name}", ARCHS.get(name), make)
         ARCHS[name] = make
         return make
 

@@ -229,7 +229,7 @@ def sampling(network: nn.Module) -> Iterator[None]:
         finally:
             for module, mode in modes.items():
                 module.training = mode
-            for buffer, before in buffers:  # a functional batch-norm that was traced in training mode changes them
+            for buffer, before in buffers:  # a forward written by hand may write them
                 if not torch.equal(buffer, before):
                     buffer.copy_(before)
 

@@ -6,7 +6,6 @@ shares its parameters and their names.
 """
 
 import copy
-import inspect
 import re
 import warnings
 from collections import Counter
@@ -22,7 +21,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from rbue.errors import UserError
 from rbue.layers import DropReLU, GaussianWeight, StochasticLayer
 from rbue.noise import Noise
-from rbue.tracing import Tracer, restored, trace
+from rbue.tracing import Tracer, names_used, restored, trace
 
 Network = TypeVar("Network", bound=nn.Module)
 IN_PLACE = {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
@@ -111,7 +110,7 @@ def hides_rectifier(module):
     if type(module).__module__.startswith(("torch.nn", "rbue.")):
         return False
     inside = open_module(module)
-    return bool(rectifiers(inside)) if inside else mentions_rectifier(module)
+    return bool(rectifiers(inside) if inside else {"relu", "relu_"} & names_used(module))
 
 
 def open_module(module):
@@ -121,11 +120,6 @@ def open_module(module):
             return fx.GraphModule(module, Tracer().trace(module))
     except Exception:  # a module's own code may raise anything if it gets a proxy
         return None
-
-
-def mentions_rectifier(module):
-    functions = (value for kind in type(module).__mro__ if kind is not nn.Module for value in vars(kind).values())
-    return any({"relu", "relu_"} & set(f.__code__.co_names) for f in functions if inspect.isfunction(f))
 
 
 def inner_rectifier(graph, node):
@@ -172,16 +166,17 @@ def replace(graph, node, layer):
 
 def replace_inside(graph, node, layer):
     """Replace the only rectifier of a module that is not traced into. The caller's own module is not changed."""
-    path, module = inner_rectifier(graph, node), copy.copy(graph.get_submodule(node.target))
-    parents = path.split(".")[:-1]
-    owner = module
-    owner._modules = dict(owner._modules)
-    for name in parents:
-        owner._modules[name] = copy.copy(owner._modules[name])
-        owner = owner._modules[name]
-        owner._modules = dict(owner._modules)
-    owner._modules[path.split(".")[-1]] = layer
-    graph.add_submodule(node.target, module)
+    module = graph.get_submodule(node.target)
+    graph.add_submodule(node.target, with_layer(module, inner_rectifier(graph, node), layer))
+
+
+def with_layer(module, path, layer):
+    """Return a shallow copy of the module with the layer at `path`. Parameters and buffers stay shared."""
+    name, _, rest = path.partition(".")
+    shallow = copy.copy(module)
+    inner = with_layer(module._modules[name], rest, layer) if rest else layer
+    shallow._modules = module._modules | {name: inner}
+    return shallow
 
 
 def overwrites(graph, node):

@@ -153,8 +153,13 @@ def caller(node):
 
 
 def reads_mode(module):
-    functions = (value for kind in type(module).__mro__ if kind is not nn.Module for value in vars(kind).values())
-    return any("training" in f.__code__.co_names for f in functions if inspect.isfunction(f))
+    return "training" in names_used(module)
+
+
+def names_used(module):
+    """Return the names that the code of a module's own functions uses."""
+    values = (value for kind in type(module).__mro__ if kind is not nn.Module for value in vars(kind).values())
+    return {name for value in values if inspect.isfunction(value) for name in value.__code__.co_names}
 
 
 def remove_arguments(graph, known):

@@ -458,3 +458,14 @@ def test_hooks_that_are_lost_are_named():
     network[1].register_forward_hook(lambda *_: None)
     with pytest.warns(UserWarning, match="forward hooks have no effect .*: ReLU"):
         rbue.randomize(network, q=0.5)
+
+
+def test_a_rectifier_deep_inside_a_module_that_depends_on_its_mode_is_replaced_there():
+    class Deep(NormAct):
+        def __init__(self, width):
+            super().__init__(width)
+            self.act = nn.Sequential(nn.Identity(), nn.Sequential(nn.ReLU()))
+
+    own, x = nn.Sequential(nn.Linear(8, 8), Deep(8)).eval(), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0).eval()(x), own(x))
+    assert sites(rbue.randomize(own, q=0.5)) == [DropReLU] and isinstance(own[1].act[1][0], nn.ReLU)

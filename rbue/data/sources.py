@@ -31,7 +31,7 @@ from torchvision.datasets.utils import check_integrity, download_and_extract_arc
 from rbue.data.files import NAMES, decode_splits, keep, list_some, open_npy
 from rbue.data.names import CLASSES
 from rbue.data.own import Own
-from rbue.errors import UserError
+from rbue.errors import UserError, refuse_second
 
 DOWNLOAD_FAILURES = (OSError, RuntimeError, HTTPException)  # torchvision raises RuntimeError for a wrong md5
 
@@ -85,9 +85,7 @@ def dataset(name, ood=""):
         raise UserError(f"dataset={name} cannot be registered: names that end in _c mean corrupted test images")
 
     def register(read):
-        known = DATASETS.get(name)
-        if known and (known.read.__module__, known.read.__qualname__) != (read.__module__, read.__qualname__):
-            raise UserError(f"dataset={name} is defined twice: in {known.read.__module__} and in {read.__module__}")
+        refuse_second(f"dataset={name}", DATASETS[name].read if name in DATASETS else None, read)
         DATASETS[name] = Own(read, ood)
         return read
 

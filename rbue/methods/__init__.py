@@ -12,7 +12,7 @@ from importlib import import_module
 from omegaconf import MISSING
 
 from rbue.config import Run
-from rbue.errors import UserError, describe
+from rbue.errors import UserError, describe, refuse_second
 
 METHODS: dict[str, type[Run]] = {}
 
@@ -22,9 +22,7 @@ def method(name: str):
 
     def register(schema: type[Run]) -> type[Run]:
         refuse_schema(name, schema)
-        known = METHODS.get(name)
-        if known and (known.__module__, known.__qualname__) != (schema.__module__, schema.__qualname__):
-            raise UserError(f"method={name} is defined twice: in {known.__module__} and in {schema.__module__}")
+        refuse_second(f"method={name}", METHODS.get(name), schema)
         METHODS[name] = schema
         return schema
 

@@ -17,7 +17,7 @@ import torch
 from rbue.data.corruptions import blur, digital, jpeg, noise, spatter, weather
 from rbue.data.corruptions.draws import Draws
 from rbue.data.corruptions.severities import CONSTANTS, TYPES
-from rbue.errors import UserError, one_of
+from rbue.errors import UserError, one_of, refuse_second
 
 __all__ = ["CORRUPTIONS", "SEVERITIES", "TYPES", "Draws", "corrupt", "corruption"]
 
@@ -78,9 +78,7 @@ def corruption(name, severities):
             raise UserError(f"corruption {name} has {len(five)} severities instead of {len(SEVERITIES)}")
 
     def register(make):
-        known = CORRUPTIONS[name].make if name in CORRUPTIONS else make
-        if (known.__module__, known.__qualname__) != (make.__module__, make.__qualname__):
-            raise UserError(f"corruption {name} is defined twice: in {known.__module__} and in {make.__module__}")
+        refuse_second(f"corruption {name}", CORRUPTIONS[name].make if name in CORRUPTIONS else None, make)
         CORRUPTIONS[name] = Corruption(make, severities)
         return make
 
