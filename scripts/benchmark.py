@@ -34,13 +34,13 @@ from hydra import compose
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from rbue import config, methods, networks, surgery
+from rbue import methods, networks, surgery
 from rbue.data import Data
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
 from rbue.evaluation import evaluator
 from rbue.layers import DropReLU, RReLU, Stem, StochasticLayer
 from rbue.runs import devices, results
-from rbue.runs.compose import own_hydra, register_once
+from rbue.runs.compose import own_hydra, parse, register_once
 from rbue.training import capture
 from rbue.training.step import Images, Step
 
@@ -64,10 +64,14 @@ class Textbook(StochasticLayer):
 
 
 class Plain(StochasticLayer):
-    """A plain rectifier as a stochastic layer without noise: it shows what the passes cost by themselves."""
+    """A deterministic activation as a stochastic layer without noise: it shows what the rest costs by itself."""
+
+    def __init__(self, activation=torch.relu):
+        super().__init__()
+        self.activation = activation
 
     def forward(self, x):
-        return x.relu()
+        return self.activation(x)
 
 
 def make_data():
@@ -83,7 +87,7 @@ def make_data():
 def make_run(*overrides):
     register_once()
     with own_hydra():
-        return config.parse(compose("config", list(overrides)))
+        return parse(compose("config", list(overrides)))
 
 
 def seconds(functions, device, inner, repeats):
@@ -189,7 +193,7 @@ class Bench:
                 ("DropReLU", DropReLU(0.9)),
                 ("RReLU, textbook (F.rrelu)", Textbook("RReLU")),
                 ("RReLU", RReLU()),
-                ("LeakyReLU: RReLU without its noise", RReLU().deterministic()),
+                ("LeakyReLU: RReLU without its noise", Plain(RReLU().deterministic())),
             )
         ]
         self.race(f"{arch} layers", BATCH, made)

@@ -1,6 +1,7 @@
 """The benchmark reports ratios; no test depends on speed itself."""
 
 import json
+import runpy
 
 import pytest
 from conftest import ROOT
@@ -70,3 +71,20 @@ def test_committed_ratios_are_those_of_their_own_rows(path):
     speeds = {(row["group"], row["name"]): row.get("images_per_second") for row in rows}
     for row in (row for row in rows if row.get("ratio")):
         assert row["ratio"] == pytest.approx(row["images_per_second"] / speeds[row["group"], row["against"]])
+
+
+def test_what_is_measured_can_be_built():
+    """Every layer, in a step that runs: `make benchmark` takes minutes and is in no test."""
+    script = runpy.run_path(str(ROOT / "scripts" / "benchmark.py"))
+    import torch
+
+    from rbue import methods, surgery
+
+    run = script["make_run"]("arch=small")
+    leaky = script["Plain"](script["RReLU"]().deterministic())
+    x = torch.randn(2, 3, 32, 32)
+    for layer in (script["Plain"](), leaky, script["Textbook"]("DropReLU"), script["Textbook"]("RReLU")):
+        assert surgery.randomize(methods.build(run, 10, 100), layer)(x).shape == (2, 10)
+    like = surgery.randomize(methods.build(run, 10, 100), leaky).eval()
+    twin = surgery.deterministic(surgery.randomize(methods.build(run, 10, 100), script["RReLU"]())).eval()
+    assert torch.equal(like(x), twin(x))
