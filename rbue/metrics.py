@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rbue.errors import UserError, describe, refuse_second
 
-TINY = torch.finfo(torch.float32).tiny  # replaces a probability of zero before its logarithm is taken
+TINY = torch.finfo(torch.float64).tiny  # replaces a probability of zero before its logarithm is taken
 
 
 def accuracy(probs: Tensor, labels: Tensor) -> float:
@@ -48,9 +48,13 @@ def reliability(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, list
 
 
 def nll(probs: Tensor, labels: Tensor) -> float:
-    """Mean negative log-likelihood in nats. A probability of zero counts as the smallest normal float32."""
-    chosen = probs.double().gather(1, labels[:, None])
-    return -chosen.clamp_min(TINY).log().mean().item()
+    """Mean negative log-likelihood in nats. A probability of zero counts as 2e-308, which is 708 nats."""
+    return losses(probs, labels).mean().item()
+
+
+def losses(probs: Tensor, labels: Tensor) -> Tensor:
+    """Negative log-likelihood of each image."""
+    return -probs.double().gather(1, labels[:, None])[:, 0].clamp_min(TINY).log()
 
 
 def brier(probs: Tensor, labels: Tensor) -> float:

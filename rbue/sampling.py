@@ -95,7 +95,7 @@ def predict(
 def summarise(draws: Iterable[Tensor], keep: bool, home: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the mean of one batch's samples, the mean of their entropies, and the samples themselves if `keep`."""
     count, total, entropies, kept = 0, torch.zeros(()), torch.zeros(()), []
-    for probs in draws:
+    for probs in map(torch.Tensor.float, draws):
         count, total, entropies = count + len(probs), total + probs.sum(0), entropies + metrics.entropy(probs).sum(0)
         if keep:
             kept.append(probs.to(home))
@@ -298,7 +298,12 @@ def probabilities(logits: Any, images: int | None = None) -> Tensor:
         )
     if images not in (None, len(logits)):
         raise UserError(f"the network gives {len(logits)} rows of logits for {images} images: it must give one each")
-    return logits.float().softmax(-1)
+    return logits.softmax(-1, dtype=precision_of(logits.device))
+
+
+def precision_of(device: torch.device) -> torch.dtype:
+    """Return float64: float32 turns probabilities below 1e-38, or 87 nats, into zero. Apple's GPUs have no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def one_by_one(

@@ -19,6 +19,12 @@ def network(rng, skill, trust, seeds=0.2):
     return SimpleNamespace(skill=skill + seeds * rng.standard_normal(), trust=trust)
 
 
+class Stored(SimpleNamespace):
+    """What is stored of each image's prediction, as in rbue.runs.predictions."""
+
+    loss = None
+
+
 def draw_images(rng, images=IMAGES):
     """The difficulty of each image: a common part, and a part for each of two methods."""
     return rng.standard_normal((3, images)) * [[1.5], [0.5], [0.5]]
@@ -31,7 +37,7 @@ def predict(rng, network, images, method=1):
     confidence = 0.1 + 0.9 / (1 + np.exp(-network.trust * ease))
     truth = np.where(right, confidence, 0.3 * (1 - confidence))
     label = np.zeros(images.shape[1], int)
-    return SimpleNamespace(label=label, predicted=label + ~right, confidence=confidence, true_probability=truth)
+    return Stored(label=label, predicted=label + ~right, confidence=confidence, true_probability=truth)
 
 
 def measured(predictions):
@@ -120,7 +126,7 @@ def test_a_handful_of_images_that_differ_is_covered(ours, theirs):
     for _ in range(300):
         who = rng.choice(3, size=360, p=[1 - ours - theirs, ours, theirs])
         sides = [
-            SimpleNamespace(label=label, predicted=who == k, confidence=0.9 + label, true_probability=label + 0.5)
+            Stored(label=label, predicted=who == k, confidence=0.9 + label, true_probability=label + 0.5)
             for k in (2, 1)
         ]
         a, b = (replicates(side)["accuracy"] for side in sides)
@@ -145,7 +151,7 @@ def test_the_error_is_that_of_scipys_paired_bootstrap(metric):
     of = {"accuracy": lambda p: kept.correct(p).mean(), "ece": kept.ece, "nll": lambda p: kept.loss(p).mean()}[metric]
 
     def statistic(rows):
-        sides = [SimpleNamespace(**{name: getattr(p, name)[rows] for name in columns}) for p in (a, b)]
+        sides = [Stored(**{name: getattr(p, name)[rows] for name in columns}) for p in (a, b)]
         return of(sides[0]) - of(sides[1])
 
     theirs = stats.bootstrap((np.arange(IMAGES),), statistic, vectorized=False, n_resamples=1000, method="basic", rng=0)
@@ -172,7 +178,7 @@ def test_replicates_of_the_ece_lie_above_it_and_are_centred():
     a, _ = two_runs()
     assert abs(replicates(a)["ece"].draws.mean()) < 1e-12
     again = [
-        kept.ece(SimpleNamespace(**{k: v[rows] for k, v in vars(a).items()}))
+        kept.ece(Stored(**{k: v[rows] for k, v in vars(a).items()}))
         for rows in np.random.default_rng(0).integers(IMAGES, size=(50, IMAGES))
     ]
     assert np.mean(again) > kept.ece(a)

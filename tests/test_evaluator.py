@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torchvision.ops import StochasticDepth
 
 import rbue
-from rbue import methods, noise, surgery
+from rbue import methods, metrics, noise, surgery
 from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.layers import Dropout, LearnedGaussian, RReLU
@@ -95,9 +95,9 @@ def test_evaluation_is_the_mean_of_the_predictions(digits):
     with torch.no_grad():
         evaluated = evaluator.evaluate([evaluator.sampler(net, 5, 1, 8)], images, prepare, batch=8)
     samples = samples_of(net, prepare(images), samples=5, seed=1)
-    assert torch.allclose(evaluated.mean, samples.mean(0), atol=1e-5)
-    assert torch.allclose(evaluated.first, samples[:4], atol=1e-5)
-    assert torch.allclose(evaluated.by_count[3], samples[:3].mean(0), atol=1e-5)
+    assert torch.allclose(evaluated.mean.float(), samples.mean(0), atol=1e-5)
+    assert torch.allclose(evaluated.first.float(), samples[:4], atol=1e-5)
+    assert torch.allclose(evaluated.by_count[3].float(), samples[:3].mean(0), atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["dropreLU", "svi"])
@@ -110,7 +110,7 @@ def test_a_test_image_is_normalised_and_draws_from_the_stream_of_testing(method,
     for k in range(3):
         with torch.no_grad(), noise.counted(net, 5 + (2 << 32), k, torch.arange(20)):
             expected.append(net(images).softmax(1))
-    assert torch.allclose(evaluated.first, torch.stack(expected), atol=1e-4)
+    assert torch.allclose(evaluated.first.float(), torch.stack(expected), atol=1e-4)
 
 
 class Own(nn.Module):
@@ -203,8 +203,17 @@ def test_an_ensemble_averages_its_members():
         draws = [evaluator.sampler(net, 1, 0, 4) for net in nets]
         members = torch.stack([net(X).softmax(1) for net in nets])
         evaluated = evaluator.evaluate(draws, X, lambda x: x, batch=4)
-    assert torch.allclose(evaluated.mean, members.mean(0), atol=1e-6)
-    assert torch.allclose(evaluated.first, members, atol=1e-6)
+    assert torch.allclose(evaluated.mean.float(), members.mean(0), atol=1e-6)
+    assert torch.allclose(evaluated.first.float(), members, atol=1e-6)
+
+
+def test_the_likelihood_of_very_sharp_logits_does_not_saturate():
+    logits = 100 * torch.randn(50, 10, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(50) % 10
+    draw = evaluator.sampler(nn.Identity(), 1, 0, 50)
+    mean = evaluator.evaluate([draw], logits, lambda x: x, batch=50).mean
+    assert metrics.nll(mean, labels) == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-6)
+    assert metrics.losses(mean, labels).max() > 300
 
 
 @pytest.mark.parametrize("arch", ["small", "resnet18", "densenet121"])

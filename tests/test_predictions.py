@@ -65,6 +65,16 @@ def test_stored_predictions_give_the_metrics_to_rounding(tmp_path, images):
     assert found["accuracy"] == expected["accuracy"]
 
 
+def test_stored_predictions_keep_a_likelihood_that_float32_cannot_hold(tmp_path):
+    probs, labels = probabilities(sharpness=50.0)[0], torch.arange(2000) % 10
+    assert probs.gather(1, labels[:, None]).min() < 1e-40
+    with open(tmp_path / "predictions.npz", "wb") as file:
+        predictions(probs, labels).save(file)
+    found = kept.scores(Predictions.load(tmp_path / "predictions.npz"))
+    assert found["nll"] == pytest.approx(metrics.nll(probs, labels), rel=1e-3)
+    assert predictions(*probabilities()).loss is None
+
+
 def test_a_run_stores_what_gives_its_result_again(digits_run):
     run = digits_run("method=rrelu", "epochs=1", "samples=3")
     experiment(run)

@@ -55,15 +55,17 @@ def predictions(evaluated, labels, foreign):
     """Return what is stored of each test image's prediction."""
     probs = evaluated.mean.double()
     confidence, predicted = probs.max(1)
+    true_probability = probs.gather(1, labels[:, None])[:, 0]
     kept = {
         "label": labels,
         "predicted": predicted,
         "confidence": confidence,
-        "true_probability": probs.gather(1, labels[:, None])[:, 0],
+        "true_probability": true_probability,
         "brier": metrics.squared_distance(probs, labels),
         "entropy": metrics.entropy(probs),
         "sample_entropy": evaluated.sample_entropy,
         "foreign_entropy": foreign,
+        "loss": metrics.losses(probs, labels) if true_probability.min() < torch.finfo(torch.float32).tiny else None,
     }
     return Predictions(**{name: None if value is None else value.numpy() for name, value in kept.items()})
 
