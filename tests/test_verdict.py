@@ -1,0 +1,97 @@
+"""The verdict follows the numbers: the paper's own, made-up ones, and none."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rbue.report import verdict
+from rbue.report.claims.numbers import Numbers, paper_frame
+from rbue.report.claims.values import Value
+from rbue.report.rows import LABELS, PROPOSED
+from rbue.report.verdict import NO, PARTLY, UNKNOWN, YES, Evidence
+
+PAPER = Path(__file__).resolve().parents[1] / "results" / "paper"
+PRINTED = Numbers.of(paper_frame(PAPER))
+ERRORS = {"accuracy": 0.2, "ece": 0.002}
+
+
+def measured(change=lambda key, value: value):
+    """The printed numbers as if they were measured, with a standard error, after `change`."""
+    values = {key: Value(change(key, value.mean), se=ERRORS.get(key[3], 0.0)) for key, value in PRINTED.values.items()}
+    return Evidence(replace(PRINTED, values=values), PRINTED)
+
+
+def answers(evidence):
+    return [finding.answer for finding in verdict.findings(evidence)]
+
+
+def shift(accuracy=0.0, ece=0.0):
+    """Make the proposed rows better or worse than they are printed."""
+    gains = {"accuracy": accuracy, "ece": ece}
+    return measured(lambda key, value: value + (gains.get(key[3], 0) if key[2] in PROPOSED else 0))
+
+
+def test_the_papers_own_numbers_are_reproduced_and_say_what_they_say():
+    found = {finding.claim: finding for finding in verdict.findings(measured())}
+    same = found["Are the printed numbers reproduced?"]
+    assert same.answer == YES and "90 of 90 measured cells are within 0.5" in same.sentence
+    ensemble = found["Is RBUE on par with Deep Ensemble?"]
+    assert ensemble.answer == NO and "less accurate (−1.29" in ensemble.sentence
+    training = found["Is it cheap to train?"]
+    assert training.answer == YES and "in 1.21 times" in training.sentence
+    assert found["Is it cheap at test time?"].answer == UNKNOWN  # the paper prints no test times
+
+
+def test_better_rows_change_the_answers_and_worse_rows_change_them_back():
+    assert answers(shift(accuracy=5, ece=-0.05))[1:3] == [YES, YES]
+    assert answers(shift(accuracy=-5, ece=0.05))[1:3] == [NO, NO]
+    assert answers(shift(accuracy=5, ece=0.05))[1:3] == [PARTLY, PARTLY]
+    assert answers(shift(accuracy=5))[0] == PARTLY  # half of the rows keep the printed numbers
+
+
+def test_a_gap_within_the_noise_is_called_so():
+    gap = Value(0.1, se=0.2)
+    assert verdict.compare({"accuracy": gap}) == (
+        "as accurate within the noise (+0.10 percentage points, 95 % interval −0.29 to +0.49)"
+    )
+    better = verdict.compare({"ece": Value(0.02, se=0.001)})  # positive is better, so the ECE is lower
+    assert better == "better calibrated (ECE −0.020, 95 % interval −0.022 to −0.018)"
+
+
+def test_nothing_measured_is_no_verdict():
+    assert set(answers(Evidence(Numbers({}, {}), PRINTED))) == {UNKNOWN}
+    assert verdict.build([], PAPER) == []
+
+
+def with_costs(ms):
+    costs = {(*place, row): {"test_ms_per_image": ms.get(row, 1.0)} for place in PRINTED.places for row in LABELS}
+    return replace(measured(), costs=costs)
+
+
+@pytest.mark.parametrize(("ensemble", "expected"), [(0.5, NO), (2.0, YES)])
+def test_test_time_is_compared_with_deep_ensembles(ensemble, expected):
+    finding = verdict.findings(with_costs({verdict.ENSEMBLE: ensemble}))[4]
+    assert finding.answer == expected and f"takes {1 / ensemble:.1f} times as long" in finding.sentence
+
+
+def corrupted(ece):
+    """Median ECEs per row, equal at all severities."""
+    place = ("cifar10", "resnet18")
+    values = {(*place, row, f"ece@{s}"): Value(value) for row, value in ece.items() for s in range(1, 6)}
+    return Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED)
+
+
+def test_corruption_counts_severities():
+    rows = {"Single": 0.3, "MC-Dropout(0.5)": 0.2, "Deep Ensemble(4)": 0.1, "MC-RReLU": 0.15}
+    finding = verdict.findings(corrupted(rows))[5]
+    assert finding.answer == PARTLY
+    assert "Single's at 5, MC-Dropout(0.5)'s at 5, Deep Ensemble(4)'s at 0 of 5 severities" in finding.sentence
+    assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.05}))[5].answer == YES
+    assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.5}))[5].answer == NO
+
+
+def test_the_text_links_each_answer_to_its_claims():
+    text = verdict.markdown(verdict.findings(measured()))
+    assert text.count("\n") == len(verdict.QUESTIONS) - 1
+    assert "**Is RBUE on par with Deep Ensemble? No.**" in text and "(results/claims.md#a15)" in text
