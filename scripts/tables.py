@@ -15,7 +15,7 @@ from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.report import position
 from rbue.report.cells import build
 from rbue.report.records import records
-from rbue.report.tables import BEGIN, END, coverage, put_headline, summary, write
+from rbue.report.tables import BEGIN, END, coverage, headline, put_between, summary, write
 from rbue.runs.places import PAPER
 from rbue.runs.results import collect
 
@@ -56,7 +56,7 @@ def main(argv=None):
             paths = position.write(protocol, cells, args.out)
             print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {(cells.n > 0).sum()} of {len(cells)} rows measured")
     if args.readme and tables:  # without results, the README keeps its tables
-        put_headline(args.readme, tables)
+        put_between(args.readme, BEGIN, END, headline(tables))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from rbue.progress import padded
 from rbue.report.cells import of_paper
 from rbue.report.columns import METHOD, MISSING, grid, pipe
 from rbue.report.latex import latex
-from rbue.report.rows import FULL
+from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS
 from rbue.report.text import (
     BESIDE_PAPER,
     HEADLINE,
@@ -52,15 +52,20 @@ def markdown(table):
 
 
 def headline(tables):
-    """Return the README's table: the network with the most measured rows, all protocols; one line per other network."""
+    """Return the README's table: the network with the most measured rows under its fullest protocol, in five columns
+    that fit a page. All networks have a line with links to their tables."""
     networks = by_network(t for t in tables if t.in_paper)
     fullest = sorted(networks.items(), key=lambda item: -sum((cells.n > 0).sum() for cells in item[1].values()))
     lines = [headline_text(*network, protocols_to_show(protocols)) for network, protocols in fullest]
     if not lines:
         return ""
-    return "\n\n".join(
-        [f"{lines[0]}:", pipe(grid(*side_by_side(protocols_to_show(fullest[0][1])), full=True)), *lines[1:]]
-    )
+    (dataset, arch), protocols = fullest[0]
+    name, cells = max(protocols.items(), key=lambda item: (item[1].n > 0).sum())
+    caption = f"**{dataset_name(dataset)} with {arch_name(arch)}**, `protocol={name}`:"
+    shown = pipe(grid(*side_by_side({name: cells}, README), full=True))
+    done = sum(len(set().union(*(cells.row[cells.n > 0] for cells in each.values()))) for each in networks.values())
+    measured = f"Measured so far: {done} of the paper's {len(LABELS) * len(ARCHS) * len(DATASETS)} cells."
+    return "\n\n".join([caption, shown, measured, "\n".join(f"- {line}" for line in lines)])
 
 
 def by_network(tables):
@@ -84,15 +89,15 @@ def headline_text(dataset, arch, protocols):
         f"[`protocol={name}`](results/tables/{name}/{dataset}.md) {(cells.n > 0).sum()} of {len(cells)} rows"
         for name, cells in protocols.items()
     ]
-    return f"**{dataset_name(dataset)}, {arch_name(arch)}**, measured: {', '.join(parts)}"
+    return f"{dataset_name(dataset)}, {arch_name(arch)}: {', '.join(parts)}"
 
 
-def side_by_side(protocols):
+def side_by_side(protocols, metrics=None):
     """Return columns and cells of the headline's metrics: the paper's, then ours under each protocol (one of which is
     called `paper`). Columns without any number are left out."""
     known, cells, first = {column.key: column for column in BESIDE_PAPER}, beside(protocols), next(iter(protocols))
     columns = []
-    for metric in HEADLINE:
+    for metric in metrics or HEADLINE:
         if printed := known.get(f"paper_{metric}"):
             columns.append(printed.of(first, printed.group, "printed"))
         ours = known[f"ours_{metric}"]
@@ -100,14 +105,14 @@ def side_by_side(protocols):
     return [METHOD, *(c for c in columns if any(c.text(cell) != MISSING for cell in cells))], cells
 
 
+README = ("accuracy", "ece")
 BEGIN, END = "<!-- results: built by make tables -->", "<!-- end of results -->"
 
 
-def put_headline(readme, tables):
-    """Replace the text between the README's two markers."""
-    text = Path(readme).read_text(encoding="utf-8")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    results.write(readme, f"{before}{BEGIN}\n{headline(tables)}\n{END}{after}")
+def put_between(readme, begin, end, text):
+    """Replace the text between two marks of a README."""
+    before, _, rest = Path(readme).read_text(encoding="utf-8").partition(begin)
+    results.write(readme, f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}")
 
 
 # --- files and the terminal -------------------------------------------------------------------------------------------
