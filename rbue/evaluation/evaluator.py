@@ -126,15 +126,21 @@ class Evaluator:
         self.dtype = precision_of(run, device)
         samples = run.passes
         with devices.measured(device) as setup, torch.no_grad():
-            first = self.prepare(nhwc(data.test_images[: self.batch], device))
+            images = nhwc(data.test_images[: self.batch], device)
+            first = self.prepare(images)
             refit = self.refitting(data) if run.refit_batchnorm else None
             self.draws, how = zip(*(fast(n, samples, run, first, self.dtype, refit) for n in networks), strict=True)
-            for draw in self.draws:  # a warm-up, such as the choice of convolutions, must not count as time per image
-                next(iter(draw(first, torch.arange(len(first), device=device))))
+            self.warm_up(images)
         precision = str(self.dtype).removeprefix("torch.")
         passes = max(samples, len(networks))
         self.about = {"passes": passes, "engine": how[0], "precision": precision, "setup_seconds": setup["seconds"]}
         self.peak = setup["peak_memory_bytes"]
+
+    def warm_up(self, images: Tensor) -> None:
+        """Evaluate one batch on a GPU: the choice of convolutions and the loading of each kernel at its first use must
+        not count as time per image."""
+        if self.device.type == "cuda":
+            evaluate(self.draws, images, self.prepare, self.batch, quiet=True)
 
     def refitting(self, data: Any) -> list[Tensor]:
         """Return batches of evenly spaced training images, from which batch-norm statistics are recomputed."""
