@@ -51,7 +51,7 @@ tables: setup ## Rebuild the paper's Tables 1-3 and 6 from results/runs: Markdow
 	$(PY) scripts/tables.py --readme README.md
 
 claims: setup ## Judge the paper's claims, on its own numbers and on ours: results/claims.md
-	$(PY) scripts/claims.py
+	$(PY) scripts/claims.py --readme README.md
 
 figures: setup ## Draw every figure the results give: results/figures, PDF and PNG
 	$(PY) scripts/figures.py

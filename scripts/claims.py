@@ -2,6 +2,7 @@
 
 python scripts/claims.py                                        # results/runs -> results/claims.md (= make claims)
 python scripts/claims.py --print                                # also print the verdicts
+python scripts/claims.py --readme README.md                     # also put the verdict into the README
 python scripts/claims.py --results theirs --out theirs/claims.md
 """
 
@@ -12,8 +13,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 from rbue.cli import one_sentence_errors, parse_with_plugins
+from rbue.report import verdict
 from rbue.report.claims import build, markdown, summary
 from rbue.report.claims.text import counts
+from rbue.report.tables import put_between
+from rbue.report.verdict import BEGIN, END
 from rbue.runs.places import PAPER
 from rbue.runs.results import collect
 
@@ -24,15 +28,22 @@ def arguments(argv):
     parser.add_argument("--out", default="results/claims.md", help="the page to write (default: %(default)s)")
     parser.add_argument("--paper", default=PAPER, help="folder of claims.json (default: the suite's own)")
     parser.add_argument("--print", action="store_true", help="also print every claim's verdict to the terminal")
-    return parse_with_plugins(parser, argv)
+    parser.add_argument("--readme", help="also put the verdict into this README, between its marks")
+    args = parse_with_plugins(parser, argv)
+    if args.readme and not all(mark in Path(args.readme).read_text(encoding="utf-8") for mark in (BEGIN, END)):
+        parser.error(f"{args.readme} has no place for the verdict: write the lines '{BEGIN}' and '{END}' into it")
+    return args
 
 
 def main(argv=None):
     args = arguments(argv)
-    ledger = build(collect(args.results), args.paper)
+    found = list(collect(args.results))
+    ledger = build(found, args.paper)
     out = Path(args.out)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(markdown(ledger), encoding="utf-8", newline="\n")
+    if args.readme and found:  # without results, the README keeps its verdict
+        put_between(args.readme, BEGIN, END, verdict.markdown(verdict.build(found, args.paper)))
     if args.print:
         print(f"\n{summary(ledger)}\n")
     print(f"{out}: " + "; ".join(f"{what}: {count}" for what, count in counts(ledger)).replace("`", ""))

@@ -10,8 +10,10 @@ from rbue.report.claims.numbers import Numbers, paper_frame
 from rbue.report.claims.values import Value
 from rbue.report.rows import LABELS, PROPOSED
 from rbue.report.verdict import NO, PARTLY, UNKNOWN, YES, Evidence
+from rbue.runs.results import collect
 
-PAPER = Path(__file__).resolve().parents[1] / "results" / "paper"
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "results" / "paper"
 PRINTED = Numbers.of(paper_frame(PAPER))
 ERRORS = {"accuracy": 0.2, "ece": 0.002}
 
@@ -89,6 +91,14 @@ def test_corruption_counts_severities():
     assert "Single's at 5, MC-Dropout(0.5)'s at 5, Deep Ensemble(4)'s at 0 of 5 severities" in finding.sentence
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.05}))[5].answer == YES
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.5}))[5].answer == NO
+
+
+def test_the_readme_opens_with_the_verdict_that_the_committed_results_give():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = text.split(verdict.BEGIN)[1].split(verdict.END)[0].strip()
+    assert shown == verdict.markdown(verdict.build(list(collect(ROOT / "results" / "runs")), PAPER)), (
+        "run 'make claims'"
+    )
 
 
 def test_the_text_links_each_answer_to_its_claims():

@@ -296,6 +296,9 @@ def costs(runs: pd.DataFrame) -> dict:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
+BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
+
+
 def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:
     """Return the findings as a Markdown list, each with links to the claims behind it."""
     lines = []
