@@ -223,7 +223,7 @@ def test_a_claim_is_reproduced_when_every_cell_is_there_and_wins():
     verdict = ours("A14", runs)
     assert (verdict.status, verdict.missing, verdict.seeds) == ("reproduced", "", "n = 1")
     assert verdict.evidence == "ECE 45 win / 0 tie / 0 loss of 45 (-0.030)"
-    assert verdict.why == "ECE: 45 for it, 0 against it of 45 (-0.030)."
+    assert verdict.why == "ECE: of 45, 45 for it, 0 against it (-0.030)."
 
 
 def test_a_counterexample_decides_whatever_is_still_missing():
@@ -388,7 +388,9 @@ def test_a_card_has_the_papers_words_and_one_verdict_with_its_reason_per_side():
     cards = {card["id"]: card for card in claims.cards(build([result(SINGLE, ece=0.03), result(Q8, ece=0.06)]))}
     card = cards["A14"]
     assert card["quote"] is None and card["where"] == "implied in 4.2; Tables 1 to 3"
-    assert card["paper"]["verdict"] == "holds" and card["paper"]["why"].startswith("ECE: 45 for it, 0 against it of 45")
+    assert card["paper"]["verdict"] == "holds" and card["paper"]["why"].startswith(
+        "ECE: of 45, 45 for it, 0 against it"
+    )
     (side,) = card["ours"]
     assert (side["protocol"], side["verdict"]) == ("matched", "not reproduced")
     assert side["why"] == "ECE (+0.030) is against it; 1 of 45 comparisons have numbers."

@@ -29,7 +29,7 @@ class Graded:
 
 def reason(grades, status, total, strict, papers):
     """Return one sentence with the numbers that decide. `strict`: one part that fails decides alone."""
-    noise = "inside the rounding or the noise" if papers else "inside the noise"
+    noise = "inside rounding or noise" if papers else "inside the noise"
     if not grades:
         return "The paper prints no number for it." if papers else "Nothing of it is measured."
     there = sum(len(grade.items) for grade in grades)
@@ -48,12 +48,13 @@ def tally(grades, noise):
 
 
 def alone(grade, noise):
-    """Return 'accuracy: 17 for it, 30 against it, 1 inside the noise of 48 (-0.93 to +1.40 pp)'."""
+    """Return 'accuracy: of 48, 17 for it, 30 against it, 1 inside the noise (-0.93 to +1.40 pp)'."""
     shown = span(grade.items)
     if len(grade.items) == 1:
         word = {1: "is for it", -1: "is against it", 0: "is unclear"}[grade.items[0].outcome]
         return f"{grade.part}{f' ({shown})' if shown else ''} {word}"
-    return f"{grade.part}: {tally([grade], noise)} of {len(grade.items)}" + (f" ({shown})" if shown else "")
+    named = f"; against it is {culprits(grade.items)}" if culprits(grade.items) else ""
+    return f"{grade.part}: of {len(grade.items)}, {tally([grade], noise)}" + (f" ({shown})" if shown else "") + named
 
 
 def grouped(grades, noise):
@@ -68,10 +69,21 @@ def grouped(grades, noise):
 
 def bracketed(grade, noise):
     """Return 'accuracy (30 of 48 against it, -0.93 to +1.40 pp)', with the count that made the grade."""
-    total = len(grade.items)
-    counts = {"does not hold": f"{grade.count(-1)} of {total} against it", "undecided": tally([grade], noise)}
+    total, named = len(grade.items), culprits(grade.items)
+    against = f"{grade.count(-1)} of {total} against it" + (f": {named}" if named else "")
+    counts = {"does not hold": against, "undecided": tally([grade], noise)}
     inside = counts.get(grade.grade, f"{grade.count(1)} of {total} for it")
     return f"{grade.part} ({', '.join(filter(None, [inside, span(grade.items)]))})"
+
+
+def culprits(items):
+    """Name the only comparison of several that is against a claim: 'MC-DropReLU(0.8) with SVI on CIFAR-10 ResNet-18'."""
+    losing = [item for item in items if item.outcome == -1]
+    if len(losing) != 1 or len(items) == 1:
+        return ""
+    rows, places = (unique(f(key) for key in losing[0].keys) for f in (lambda key: key[2], lambda key: key[:2]))
+    shown = f", {span(losing)}" if span(losing) and span(losing) != span(items) else ""
+    return f"{' with '.join(rows)} on {places_text(places)}{shown}" if len(rows) <= 2 else ""
 
 
 def listed(texts):

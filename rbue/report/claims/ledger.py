@@ -63,5 +63,7 @@ def wherever_measured(predicate, numbers):
     if not there:
         return decide(items, predicate.rule, numbers)
     found = decide(predicate.check(numbers, there), predicate.rule, numbers, where=places_text(there))
-    why = f"Nothing is measured on {places_text(predicate.scope)}. On {found.where}, it is {found.status}: {found.why}"
+    so_far = f" (so far {found.so_far})" if found.so_far else ""
+    nothing = f"Nothing is measured on {places_text(predicate.scope)}"
+    why = f"{nothing}. On {found.where}, it is {found.status}{so_far}: {found.why}"
     return Verdict(NOT_TESTED, why, missing=f"everything on {places_text(predicate.scope)}", elsewhere=found)

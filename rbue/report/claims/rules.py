@@ -65,17 +65,20 @@ def without_exception(items):
 
 
 def by_cell(items):
-    """Grade a general 'better': HOLDS or FAILS if chance does not explain how wins and losses lie over the cells.
+    """Grade a general 'better' over cells (a dataset with a network): comparisons in one cell share its rows, so they
+    are not independent.
 
-    Comparisons in one cell (a dataset with a network) share its rows, so they are not independent. Cells are. So the
-    test flips the sign of whole cells, in all combinations, and asks how often the sum is as far from zero.
+    Measured comparisons were tested one by one, so the share of cells with more wins than losses counts. Printed ones
+    have no error. There, a test flips the sign of whole cells, in all combinations, and asks how often the sum is as
+    far from zero: HOLDS or FAILS if that is rare.
     """
     cells = {}
     for item in items:
         cells[item.cell] = cells.get(item.cell, 0) + item.outcome
-    if sign_flip_p(list(cells.values())) > LEVEL:
-        return UNDECIDED
-    return HOLDS if sum(cells.values()) > 0 else FAILS
+    excess = list(cells.values())
+    if all(item.p is not None for item in items):
+        return graded(*(sum(sign * each > 0 for each in excess) / len(excess) for sign in (1, -1)))
+    return UNDECIDED if sign_flip_p(excess) > LEVEL else HOLDS if sum(excess) > 0 else FAILS
 
 
 def sign_flip_p(values):
@@ -88,22 +91,24 @@ def sign_flip_p(values):
 # --- the verdict from the grades --------------------------------------------------------------------------------------
 
 
+def mean_of(pairs):
+    return (sum(each) / len(pairs) for each in zip(*pairs, strict=True))
+
+
 def agreed(grade, parts):
-    """Return the grade that all parts share; FAILS if nothing holds and something fails; else PARTLY."""
-    found = set(map(grade, parts))
-    if found == {FAILS, UNDECIDED}:
-        return FAILS
-    return found.pop() if len(found) == 1 else PARTLY
+    """Grade the parts' grades by the same shares: a part that holds is for the claim, one that fails against it."""
+    sides = {HOLDS: (1, 0), PARTLY: (0.5, 0.5), FAILS: (0, 1), UNDECIDED: (0, 0)}
+    return graded(*mean_of([sides[grade(items)] for items in parts]))
 
 
 def all_needed(grade, parts):
-    """Return FAILS if any part fails: the claim says 'and'."""
-    return FAILS if FAILS in map(grade, parts) else agreed(grade, parts)
+    """Return FAILS if any part fails, since the claim says 'and'; else the grade of the mean share."""
+    return FAILS if FAILS in map(grade, parts) else on_average(grade, parts)
 
 
 def on_average(grade, parts):
     """Grade the mean share over the parts: 45 training times weigh no more than 9 accuracies."""
-    return graded(*(sum(each) / len(parts) for each in zip(*map(shares, parts), strict=True)))
+    return graded(*mean_of([shares(items) for items in parts]))
 
 
 @dataclass(frozen=True)
