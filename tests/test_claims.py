@@ -223,7 +223,7 @@ def test_a_claim_is_reproduced_when_every_cell_is_there_and_wins():
     verdict = ours("A14", runs)
     assert (verdict.status, verdict.missing, verdict.seeds) == ("reproduced", "", "n = 1")
     assert verdict.evidence == "ECE 45 win / 0 tie / 0 loss of 45 (-0.030)"
-    assert verdict.why == "ECE: of 45, 45 for it, 0 against it (-0.030)."
+    assert verdict.why == "ECE: 45 of 45 for it (-0.030)."
 
 
 def test_a_counterexample_decides_whatever_is_still_missing():
@@ -236,7 +236,7 @@ def test_without_a_counterexample_it_is_not_tested_and_says_what_there_is():
     verdict = ours("A14", [result(SINGLE, ece=0.06), result(Q8, ece=0.03)])
     assert (verdict.status, verdict.so_far) == ("not tested", "reproduced")
     assert "CIFAR-100, TinyImageNet" in verdict.missing
-    assert verdict.why == "Only 1 of 45 comparisons have numbers: 1 for it, 0 against it."
+    assert verdict.why == "Only 1 of 45 comparisons have numbers: 1 of 1 for it."
     text = verdict_text(verdict)
     assert text.startswith("**not tested** (so far reproduced): Only") and "0 loss of 1 (-0.030), 44 missing" in text
 
@@ -363,7 +363,8 @@ def test_the_same_predicate_on_the_papers_numbers_as_ours_gives_the_same_counts(
     for claim in ("A3", "A14", "P5", "T5"):
         predicate = PREDICATES[claim]
         verdict = decide(predicate.check(exact, predicate.scope), predicate.rule, exact, words=PAPERS)
-        assert verdict.status == LEDGER[claim].paper.status
+        # Printed, P5's counts may be chance. Without any noise, every difference is real: for it here, against it there.
+        assert verdict.status == ("partly" if claim == "P5" else LEDGER[claim].paper.status)
         counts = re.findall(r"\d+ win / \d+ tie / \d+ loss of \d+", LEDGER[claim].paper.evidence)
         assert counts == re.findall(r"\d+ win / \d+ tie / \d+ loss of \d+", verdict.evidence)
 
@@ -371,14 +372,14 @@ def test_the_same_predicate_on_the_papers_numbers_as_ours_gives_the_same_counts(
 # --- the page and the command -----------------------------------------------------------------------------------------
 
 
-COUNTED = "12 holds, 15 partly, 11 does not hold, 9 undecided"
+COUNTED = "holds 12, partly 15, does not hold 11, undecided 9"
 
 
 def test_the_page_counts_at_the_top_and_has_a_section_per_claim():
     page = markdown(build([result(SINGLE)]))
     top, _, rest = page.partition("## How a verdict is made")
     assert f"| The paper's own numbers: 47 claims | {COUNTED} |" in top
-    assert "| Our numbers, protocol `matched`: 43 claims | 43 not tested |" in top
+    assert "| Our numbers, protocol `matched`: 43 claims | not tested 43 |" in top
     assert re.findall(r"^### (\w+) ", rest, re.M) == [claim["id"] for claim in CLAIMS]
     assert rest.count("<details>") == rest.count("</details>") == 58
     assert max(map(len, page.splitlines())) < 2000
@@ -388,9 +389,7 @@ def test_a_card_has_the_papers_words_and_one_verdict_with_its_reason_per_side():
     cards = {card["id"]: card for card in claims.cards(build([result(SINGLE, ece=0.03), result(Q8, ece=0.06)]))}
     card = cards["A14"]
     assert card["quote"] is None and card["where"] == "implied in 4.2; Tables 1 to 3"
-    assert card["paper"]["verdict"] == "holds" and card["paper"]["why"].startswith(
-        "ECE: of 45, 45 for it, 0 against it"
-    )
+    assert (card["paper"]["verdict"], card["paper"]["why"]) == ("holds", "ECE: 45 of 45 for it (-0.090 to -0.010).")
     (side,) = card["ours"]
     assert (side["protocol"], side["verdict"]) == ("matched", "not reproduced")
     assert side["why"] == "ECE (+0.030) is against it; 1 of 45 comparisons have numbers."

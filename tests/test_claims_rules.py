@@ -71,7 +71,7 @@ def test_too_little_of_the_scope_is_not_tested():
         items([1, -1]) + missing * 22, degree, Numbers({}, dict.fromkeys([("made up", "0"), ("made up", "1")], 1))
     )
     assert (verdict.status, verdict.so_far) == ("not tested", "partly")
-    assert verdict.why == "Only 2 of 24 comparisons have numbers: 1 for it, 1 against it."
+    assert verdict.why == "Only 2 of 24 comparisons have numbers: 1 of 2 for it, 1 against it."
 
 
 def test_a_claim_is_not_reproduced_by_a_small_part_that_is_complete():
@@ -90,7 +90,7 @@ def test_consistently_means_every_time():
     found = ours("F1", [corrupted(row, values) for row, values in eces.items()]).elsewhere
     assert found.status == "not reproduced"
     assert found.why == (  # only what fails decides
-        "On par with Deep Ensemble: of 20, 19 for it, 1 against it; against it is MC-RReLU with Deep Ensemble(4) on "
+        "On par with Deep Ensemble: 19 of 20 for it, 1 against it; against it is MC-RReLU with Deep Ensemble(4) on "
         "CIFAR-10 ResNet-18."
     )
 

@@ -42,19 +42,20 @@ def reason(grades, status, total, strict, papers):
 
 
 def tally(grades, noise):
-    """Return '17 for it, 30 against it, 1 inside the noise'."""
+    """Return '17 of 48 for it, 30 against it, 1 inside the noise'."""
     won, equal, lost = (sum(grade.count(outcome) for grade in grades) for outcome in (1, 0, -1))
-    return f"{won} for it, {lost} against it" + (f", {equal} {noise}" if equal else "")
+    rest = [f", {count} {words}" for count, words in ((lost, "against it"), (equal, noise)) if count]
+    return f"{won} of {won + equal + lost} for it" + "".join(rest)
 
 
 def alone(grade, noise):
-    """Return 'accuracy: of 48, 17 for it, 30 against it, 1 inside the noise (-0.93 to +1.40 pp)'."""
+    """Return 'accuracy: 17 of 48 for it, 30 against it, 1 inside the noise (-0.93 to +1.40 pp)'."""
     shown = span(grade.items)
     if len(grade.items) == 1:
         word = {1: "is for it", -1: "is against it", 0: "is unclear"}[grade.items[0].outcome]
         return f"{grade.part}{f' ({shown})' if shown else ''} {word}"
     named = f"; against it is {culprits(grade.items)}" if culprits(grade.items) else ""
-    return f"{grade.part}: of {len(grade.items)}, {tally([grade], noise)}" + (f" ({shown})" if shown else "") + named
+    return f"{grade.part}: {tally([grade], noise)}" + (f" ({shown})" if shown else "") + named
 
 
 def grouped(grades, noise):
@@ -73,16 +74,17 @@ def bracketed(grade, noise):
     against = f"{grade.count(-1)} of {total} against it" + (f": {named}" if named else "")
     counts = {"does not hold": against, "undecided": tally([grade], noise)}
     inside = counts.get(grade.grade, f"{grade.count(1)} of {total} for it")
-    return f"{grade.part} ({', '.join(filter(None, [inside, span(grade.items)]))})"
+    shown = "" if named and inside == against else span(grade.items)  # the name has its own number
+    return f"{grade.part} ({', '.join(filter(None, [inside, shown]))})"
 
 
 def culprits(items):
-    """Name the only comparison of several that is against a claim: 'MC-DropReLU(0.8) with SVI on CIFAR-10 ResNet-18'."""
+    """Name the only one of several comparisons that is against a claim: 'SVI with Single on CIFAR-10 ResNet-18'."""
     losing = [item for item in items if item.outcome == -1]
     if len(losing) != 1 or len(items) == 1:
         return ""
     rows, places = (unique(f(key) for key in losing[0].keys) for f in (lambda key: key[2], lambda key: key[:2]))
-    shown = f", {span(losing)}" if span(losing) and span(losing) != span(items) else ""
+    shown = f", {span(losing)}" if span(losing) else ""
     return f"{' with '.join(rows)} on {places_text(places)}{shown}" if len(rows) <= 2 else ""
 
 

@@ -95,9 +95,9 @@ def verdict_text(verdict):
 
 
 def count_text(statuses):
-    """Return '12 reproduced, 5 partly' in a fixed order."""
+    """Return 'reproduced 12, partly 5' in a fixed order."""
     counts = Counter(statuses)
-    return ", ".join(f"{counts[status]} {status}" for status in dict.fromkeys(STATUSES) if counts[status]) or "none"
+    return ", ".join(f"{status} {counts[status]}" for status in dict.fromkeys(STATUSES) if counts[status]) or "none"
 
 
 def counts(ledger):
