@@ -363,7 +363,7 @@ def test_the_same_predicate_on_the_papers_numbers_as_ours_gives_the_same_counts(
     for claim in ("A3", "A14", "P5", "T5"):
         predicate = PREDICATES[claim]
         verdict = decide(predicate.check(exact, predicate.scope), predicate.rule, exact, words=PAPERS)
-        # Printed, P5's counts may be chance. Without any noise, every difference is real: for it here, against it there.
+        # Printed, P5's counts may be chance. Without any noise, every difference is real: for it here, against there.
         assert verdict.status == ("partly" if claim == "P5" else LEDGER[claim].paper.status)
         counts = re.findall(r"\d+ win / \d+ tie / \d+ loss of \d+", LEDGER[claim].paper.evidence)
         assert counts == re.findall(r"\d+ win / \d+ tie / \d+ loss of \d+", verdict.evidence)
