@@ -188,9 +188,10 @@ def diversity(samples: Tensor) -> dict[str, Any]:
 
 
 def intervals(samples: Tensor, resamples: int = 1000) -> dict[str, list[float]]:
-    """Return 95 % bootstrap percentile intervals of the mean and the maximum over pairs of samples.
+    """Return 95 % bootstrap intervals of the mean and the maximum over pairs of samples.
 
-    Images are resampled, with a fixed seed.
+    Images are resampled, with a fixed seed. The mean has a percentile interval. Results of older versions have one for
+    the maximum too, as `max_jsd` and `max_dis`; it covers the truth in 58 % of simulations only.
     """
     pairs = list(combinations(samples, 2))
     values = torch.stack([f(p, q) for f in MEASURES.values() for p, q in pairs], 1)
@@ -198,9 +199,23 @@ def intervals(samples: Tensor, resamples: int = 1000) -> dict[str, list[float]]:
     chosen = (torch.randint(images, (images,), generator=generator) for _ in range(resamples))
     counts = (torch.bincount(rows, minlength=images).double() for rows in chosen)  # how often each image was drawn
     drawn = torch.stack([count @ values / images for count in counts]).view(resamples, len(MEASURES), len(pairs))
-    ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
-    found = {"mean": drawn.mean(2).quantile(ends, 0), "max": drawn.amax(2).quantile(ends, 0)}
-    return {f"{kind}_{name}": found[kind][:, k].tolist() for k, name in enumerate(MEASURES) for kind in found}
+    means = drawn.mean(2).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64), 0)
+    maxima = interval_of_maximum(values.mean(0).view(len(MEASURES), len(pairs)), drawn)
+    found = {"mean_{}": means, "max_{}_simultaneous": maxima}
+    return {key.format(name): found[key][:, k].tolist() for k, name in enumerate(MEASURES) for key in found}
+
+
+def interval_of_maximum(values: Tensor, drawn: Tensor, level: float = 0.95) -> Tensor:
+    """Return the ends of an interval for the largest true value, from values (…, pairs) and their bootstrap replicates.
+
+    The largest of several estimates lies above the largest true value, and its replicates lie still higher, so a
+    percentile interval is too high. Instead all pairs get intervals that hold together (max-t): if each of them covers
+    its truth, the maxima of their ends cover the largest truth.
+    """
+    error = drawn.std(0)
+    far = ((drawn - values).abs() / error.clamp_min(TINY)).amax(-1).quantile(level, 0)
+    reach = far[..., None] * error
+    return torch.stack([(values - reach).amax(-1).clamp_min(0), (values + reach).amax(-1)])
 
 
 def by_samples(means: dict[int, Tensor], labels: Tensor, bins: int = 30) -> dict[str, list]:

@@ -114,7 +114,7 @@ def analysed(label, *values, **more):
     """A result with every number of the analysis."""
     found = sampled(label, *(values or (0.94, 0.95)), **more)
     random = found["config"]["method"] not in ("single", "deep_ensemble")
-    intervals = {f"{kind}_{m}": [0.001, 0.009] for kind in ("mean", "max") for m in ("jsd", "dis")}
+    intervals = {key.format(m): [0.001, 0.009] for key in ("mean_{}", "max_{}_simultaneous") for m in ("jsd", "dis")}
     twin = {"accuracy": 0.94, "ece": 0.05, "nll": 0.25, "brier": 0.1, "entropy": 0.1, "ms_per_image": 0.003}
     return found | {
         "diversity": found["diversity"] | {"intervals": intervals},

@@ -218,6 +218,15 @@ def test_a_bootstrap_interval_stands_behind_one_seed_and_the_spread_behind_sever
     assert next(row for row in two if row[0] == "SVI")[2] == "0.0050 ± 0.0000"
 
 
+def test_the_interval_of_a_maximum_from_an_older_version_is_not_shown():
+    """It covers the truth in 58 % of simulations: tests/test_metrics.py."""
+    new = analysed("SVI")
+    old = new | {"diversity": new["diversity"] | {"intervals": {"mean_jsd": [0.001, 0.009], "max_jsd": [0.006, 0.009]}}}
+    shown = [next(row for row in diversity.grid(only([run]), PAPER).rows if row[0] == "SVI") for run in (new, old)]
+    assert [row[2] for row in shown] == ["0.0050 [0.0010, 0.0090]"] * 2
+    assert [row[4] for row in shown] == ["0.0070 [0.0010, 0.0090]", "0.0070"]
+
+
 # --- the analysis -----------------------------------------------------------------------------------------------------
 
 

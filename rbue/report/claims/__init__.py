@@ -7,18 +7,18 @@ values      a number with its error, and when two numbers differ: rounding, test
 sampling    how our cells vary over test images and seeds, from stored predictions
 numbers     the paper's tables and our runs as the same tidy cells
 checks      the comparisons that claims consist of: better, on par, at most, inside
-evidence    the outcomes in words, and the missing cells
+evidence    the outcomes in words: why a verdict is what it is, and the missing cells
 rules       from win / tie / loss to a verdict, also if cells are missing
 scopes      the rows, datasets and networks that claims name
 special     comparisons that only one claim needs
 predicates  the table: claim -> its scope, its rule, its checks
 algebra     Section 3.4 by Monte-Carlo
 ledger      all claims with their verdicts
-text        the ledger as Markdown and for a terminal
+text        the ledger as cards, as Markdown and for a terminal
 """
 
 from rbue.report.claims.ledger import Entry, build
 from rbue.report.claims.rules import Verdict
-from rbue.report.claims.text import markdown, summary
+from rbue.report.claims.text import cards, markdown, summary
 
-__all__ = ["Entry", "Verdict", "build", "markdown", "summary"]
+__all__ = ["Entry", "Verdict", "build", "cards", "markdown", "summary"]

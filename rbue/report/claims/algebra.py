@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rbue.report.claims.rules import REFUTED, SUPPORTED, Verdict
+from rbue.report.claims.rules import FAILS, HOLDS, Verdict
 from rbue.report.simulation import (
     FAR,
     INPUTS,
@@ -17,8 +17,8 @@ from rbue.report.simulation import (
 )
 
 
-def verdict(refuted, evidence):
-    return Verdict(REFUTED if refuted else SUPPORTED, evidence, by="algebra")
+def verdict(refuted, why, evidence):
+    return Verdict(FAILS if refuted else HOLDS, why, evidence, by="algebra")
 
 
 def t1(q=0.8):
@@ -26,8 +26,9 @@ def t1(q=0.8):
     simulated, paper = simulate(x, q, dropreLU), printed(x, q)
     return verdict(
         simulated.is_near(exact(x, q)) and not simulated.is_near(paper),
+        f"The formula leaves out a covariance: it gives {paper / exact(x, q):.1f} times the simulated variance.",
         f"{INPUTS} inputs from N(0, 1), q = {q}: simulated {simulated.variance:.2f} ± {simulated.se:.2f}, closed form "
-        f"q(1-q)·Σ_{{x<0}} x² = {exact(x, q):.2f}, the paper's formula {paper:.2f} ({paper / exact(x, q):.1f}×)",
+        f"q(1-q)·Σ_{{x<0}} x² = {exact(x, q):.2f}, the paper's formula {paper:.2f}",
     )
 
 
@@ -36,8 +37,9 @@ def t2(q=0.8):
     simulated, silent = simulate(x, q, epsilon), simulate(-np.abs(x), q, epsilon)
     return verdict(
         simulated.is_near(exact_epsilon(x, q)) and silent.variance == 0,
+        f"It has a closed form, and with no positive input it is {silent.variance:.0f}.",
         f"ε simulated {simulated.variance:.2f} ± {simulated.se:.2f}, closed form q(1-q)·Σ ReLU(x)² = "
-        f"{exact_epsilon(x, q):.2f}: it can be computed; with every x ≤ 0 it is {silent.variance:.0f}, not > 0",
+        f"{exact_epsilon(x, q):.2f}; with every x ≤ 0 it is {silent.variance:.0f}, not > 0",
     )
 
 
@@ -48,6 +50,7 @@ def t3(q=0.8):
     ratio = exact(x, q) / (q * (1 - q) * np.square(x).sum())
     return verdict(
         ours.variance + FAR * ours.se < theirs.variance - FAR * theirs.se,
+        f"At q = 1-p, the variance of DropReLU is {ratio:.2f} times that of dropout, and never larger.",
         f"q = 1-p = {q}: DropReLU {ours.variance:.2f} ± {ours.se:.2f} < dropout {theirs.variance:.2f} ± "
         f"{theirs.se:.2f}; the exact ratio Σ_{{x<0}} x² / Σ x² = {ratio:.2f} is never above 1",
     )

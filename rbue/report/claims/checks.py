@@ -48,17 +48,32 @@ class Item:
     undone: bool = False  # Holm's correction over the claim's comparisons put the difference down to chance
 
     @property
+    def cell(self):
+        """The dataset and the network that the comparison is about."""
+        return self.keys[0][:2]
+
+    @property
     def by_chance(self):
         beyond = None if self.beyond is None else self.otherwise
         return replace(self, outcome=self.otherwise, beyond=beyond, undone=self.outcome != self.otherwise)
 
 
-def ask(numbers, part, keys, judge, **more):
-    """Return one comparison, or an Item with the cells that are missing for it."""
+def ask(numbers, part, keys, judge, clocks=None, **more):
+    """Return one comparison, or an Item with the cells that are missing for it.
+
+    `clocks` are groups of keys whose times are compared with each other; by default all are.
+    """
     missing = tuple(key for key in keys if key not in numbers.values)
+    missing = missing or tuple(key for group in clocks or [keys] for key in differently_timed(numbers, group))
     if missing:
         return Item(part, tuple(keys), missing=missing, **more)
     return replace(Item(part, tuple(keys), **more), **judge(*(numbers.values[key] for key in keys)))
+
+
+def differently_timed(numbers, keys):
+    """Return the times among these keys if they come from different code or machines: such times do not compare."""
+    times = [key for key in keys if key[3] == "time"]
+    return times if len({numbers.values[key].origin for key in times}) > 1 else []
 
 
 def name(metric):
@@ -111,7 +126,22 @@ def better(metric):
 
 def significantly_better(metric):
     """Judge like `better`, but count only a difference beyond rounding and noise."""
-    return lambda *cells: (found := better(metric)(*cells)) | {"outcome": found["beyond"]}
+
+    def judge(own, *others):
+        found = better(metric)(own, *others)
+        return found | {"outcome": found["beyond"], "p": (own - best(metric, others)).chance}
+
+    return judge
+
+
+def is_significant(metric):
+    """Judge a claim of a significant difference: anything else is against it."""
+
+    def judge(*cells):
+        found = significantly_better(metric)(*cells)
+        return found | {"outcome": 1 if found["outcome"] > 0 else -1, "otherwise": -1, "beyond": None}
+
+    return judge
 
 
 def best_against(metric, own):
@@ -127,8 +157,10 @@ def on_par(metric):
 
     def judge(*cells):
         found = best_against(metric, len(cells) - 1)(*cells)
-        worse = (found["beyond"] if kind(metric) == "accuracy" else found["outcome"]) < 0
-        return same_unless(worse, found)
+        if kind(metric) != "accuracy":
+            return same_unless(found["outcome"] < 0, found)
+        gap = best(metric, cells[:-1]) - cells[-1]
+        return same_unless(found["beyond"] < 0, found | {"p": gap.chance})
 
     return judge
 
@@ -142,9 +174,9 @@ def same_unless(differs, found):
 def unaffected(metric):
     """Judge whether there is no difference beyond rounding and noise, in either direction."""
 
-    def judge(*cells):
-        found = better(metric)(*cells)
-        return same_unless(found["beyond"], found)
+    def judge(own, *others):
+        found = better(metric)(own, *others)
+        return same_unless(found["beyond"], found | {"p": (own - best(metric, others)).chance})
 
     return judge
 

@@ -1,5 +1,7 @@
-"""Items in words: '17 win / 1 tie / 30 loss of 48 (-0.93 to +3.29 pp)', missing cells, number of seeds, pairing."""
+"""Items in words: why a verdict is what it is, '17 win / 1 tie / 30 loss of 48 (-0.93 to +3.29 pp)', missing cells,
+number of seeds, pairing."""
 
+from dataclasses import dataclass
 from itertools import groupby
 
 from rbue.report.claims.checks import NAMES, VERSUS
@@ -7,6 +9,90 @@ from rbue.report.claims.numbers import kind
 from rbue.report.rows import ARCHS, DATASETS, paper_order
 
 NOISY = ("accuracy", "ece", "dis")  # shares of test images, so one run gives their standard error
+
+
+# --- why a verdict is what it is --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One part of a claim: its grade, its measured comparisons, and how many it would have."""
+
+    part: str
+    grade: str
+    items: list
+    total: int
+
+    def count(self, outcome):
+        return sum(item.outcome == outcome for item in self.items)
+
+
+def reason(grades, status, total, strict, papers):
+    """Return one sentence with the numbers that decide. `strict`: one part that fails decides alone."""
+    noise = "inside rounding or noise" if papers else "inside the noise"
+    if not grades:
+        return "The paper prints no number for it." if papers else "Nothing of it is measured."
+    there = sum(len(grade.items) for grade in grades)
+    if status == "not tested":
+        return f"Only {there} of {total} comparisons have numbers: {tally(grades, noise)}."
+    deciding = [grade for grade in grades if grade.grade == status] if strict and status == "does not hold" else grades
+    text = alone(deciding[0], noise) if len(deciding) == 1 else grouped(deciding, noise)
+    rest = f"; {there} of {total} comparisons have numbers" if there < total else ""
+    return text[0].upper() + text[1:] + rest + "."
+
+
+def tally(grades, noise):
+    """Return '17 of 48 for it, 30 against it, 1 inside the noise'."""
+    won, equal, lost = (sum(grade.count(outcome) for grade in grades) for outcome in (1, 0, -1))
+    rest = [f", {count} {words}" for count, words in ((lost, "against it"), (equal, noise)) if count]
+    return f"{won} of {won + equal + lost} for it" + "".join(rest)
+
+
+def alone(grade, noise):
+    """Return 'accuracy: 17 of 48 for it, 30 against it, 1 inside the noise (-0.93 to +1.40 pp)'."""
+    shown = span(grade.items)
+    if len(grade.items) == 1:
+        word = {1: "is for it", -1: "is against it", 0: "is unclear"}[grade.items[0].outcome]
+        return f"{grade.part}{f' ({shown})' if shown else ''} {word}"
+    named = f"; against it is {culprits(grade.items)}" if culprits(grade.items) else ""
+    return f"{grade.part}: {tally([grade], noise)}" + (f" ({shown})" if shown else "") + named
+
+
+def grouped(grades, noise):
+    """Return 'it holds for A (2 of 2 for it, +0.01) and B (...); it fails for C (...)'."""
+    verbs = {"holds": "holds", "partly": "partly holds", "does not hold": "fails", "undecided": "is unclear"}
+    clauses = []
+    for grade, verb in verbs.items():
+        found = [bracketed(each, noise) for each in grades if each.grade == grade]
+        clauses += [f"it {verb} for {listed(found)}"] if found else []
+    return "; ".join(clauses)
+
+
+def bracketed(grade, noise):
+    """Return 'accuracy (30 of 48 against it, -0.93 to +1.40 pp)', with the count that made the grade."""
+    total, named = len(grade.items), culprits(grade.items)
+    against = f"{grade.count(-1)} of {total} against it" + (f": {named}" if named else "")
+    counts = {"does not hold": against, "undecided": tally([grade], noise)}
+    inside = counts.get(grade.grade, f"{grade.count(1)} of {total} for it")
+    shown = "" if named and inside == against else span(grade.items)  # the name has its own number
+    return f"{grade.part} ({', '.join(filter(None, [inside, shown]))})"
+
+
+def culprits(items):
+    """Name the only one of several comparisons that is against a claim: 'SVI with Single on CIFAR-10 ResNet-18'."""
+    losing = [item for item in items if item.outcome == -1]
+    if len(losing) != 1 or len(items) == 1:
+        return ""
+    rows, places = (unique(f(key) for key in losing[0].keys) for f in (lambda key: key[2], lambda key: key[:2]))
+    shown = f", {span(losing)}" if span(losing) else ""
+    return f"{' with '.join(rows)} on {places_text(places)}{shown}" if len(rows) <= 2 else ""
+
+
+def listed(texts):
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+# --- counts -----------------------------------------------------------------------------------------------------------
 
 
 def describe(items):
@@ -84,7 +170,8 @@ def lack_text(keys, needed, numbers):
     metrics = {}
     for key in keys:
         if key[2] not in runs:
-            metrics.setdefault(metric_text(key[3]), {})[key[2]] = None
+            same_code = " with the same code" if key in numbers.values else ""  # it exists and does not compare
+            metrics.setdefault(metric_text(key[3]) + same_code, {})[key[2]] = None
     every_row = len(unique(key[2] for key in needed))
     texts = [rows_text(runs, every_row)] if runs else []
     return ", ".join(texts + [f"{metric} of {rows_text(list(rows), every_row)}" for metric, rows in metrics.items()])

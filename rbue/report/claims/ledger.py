@@ -8,7 +8,7 @@ from rbue.report.claims.algebra import ALGEBRA
 from rbue.report.claims.evidence import places_text
 from rbue.report.claims.numbers import Numbers, our_frames, paper_frame
 from rbue.report.claims.predicates import PREDICATES
-from rbue.report.claims.rules import UNDECIDED, Verdict, decide, measured
+from rbue.report.claims.rules import NOT_TESTED, PAPERS, Verdict, decide, measured
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,10 @@ def on_paper(claim, numbers):
     if claim["id"] in ALGEBRA:
         return ALGEBRA[claim["id"]]()
     if claim["decided_from"] == "reading":
-        return Verdict(claim["verdict"], claim["evidence"], by="reading")
+        return Verdict(claim["verdict"], claim["why"], claim["evidence"], by="reading")
     predicate = PREDICATES[claim["id"]]
-    return replace(decide(predicate.check(numbers, predicate.scope), predicate.rule, numbers), seeds="")  # none stated
+    verdict = decide(predicate.check(numbers, predicate.scope), predicate.rule, numbers, words=PAPERS)
+    return replace(verdict, seeds="", judged="")  # no seeds are stated, and no predictions
 
 
 def on_ours(claim, ours):
@@ -62,4 +63,7 @@ def wherever_measured(predicate, numbers):
     if not there:
         return decide(items, predicate.rule, numbers)
     found = decide(predicate.check(numbers, there), predicate.rule, numbers, where=places_text(there))
-    return Verdict(UNDECIDED, "", missing=f"everything on {places_text(predicate.scope)}", elsewhere=found)
+    so_far = f" (so far {found.so_far})" if found.so_far else ""
+    nothing = f"Nothing is measured on {places_text(predicate.scope)}"
+    why = f"{nothing}. On {found.where}, it is {found.status}{so_far}: {found.why}"
+    return Verdict(NOT_TESTED, why, missing=f"everything on {places_text(predicate.scope)}", elsewhere=found)

@@ -2,7 +2,7 @@
 
 Metrics are named as in result.json; accuracy is in percent. `time` is training time: the paper's in hours, ours in
 seconds. `ece@3` is the median over the 19 corruptions at severity 3. `MC-DropReLU(0.8)@last` is a position of
-Section 4.5.
+Section 4.5, `MC-Dropout(0.5)@block` is dropout in every block.
 """
 
 import json
@@ -24,6 +24,7 @@ PAPERS_IMAGES = 10_000  # in each of the paper's test sets
 HALF = {"accuracy": 0.005, "ece": 0.005, "time": 0.05, "jsd": 0.0005, "dis": 0.0005}  # half of the last printed digit
 TIME_NOISE = 0.02  # relative variation of a training time from run to run on one machine
 CORRUPTIONS, SEVERITIES = 19, range(1, 6)
+BLOCK = "@block"
 DIVERSITY = {"dataset": "cifar10", "arch": "resnet18"}  # Tables 4 and 5 do not state their dataset: see numbers.json
 
 
@@ -37,7 +38,9 @@ class Numbers:
     @classmethod
     def of(cls, frame):
         keys = list(frame[CELL].itertuples(index=False, name=None))
-        columns = [name for name in ("value", "half", "se", "sampling") if name in frame]  # the paper's cells have none
+        columns = [
+            name for name in ("value", "half", "se", "sampling", "origin") if name in frame
+        ]  # the paper has no last two
         values = [Value(*row) for row in frame[columns].itertuples(index=False, name=None)]
         return cls(dict(zip(keys, values, strict=True)), dict(zip(keys, frame.n, strict=True)))
 
@@ -124,11 +127,19 @@ def our_frames(results):
 
 def our_runs(results):
     """Return the records of runs that claims ask about. A run at a position is named `row@position`; a row of the
-    tables is also listed as `row@all`."""
-    runs = records(results)
-    runs = runs[runs.listed & runs.row.isin(LABELS)]
+    tables is also listed as `row@all`. Dropout in every block is `row@block`, since the paper does not say where it
+    stands."""
+    every = records(results)
+    runs = every[every.listed & every.row.isin(LABELS)]
     placed = runs[runs.position.notna()]
-    return pd.concat([runs[everywhere(runs)], placed.assign(row=placed.row + "@" + placed.position)], ignore_index=True)
+    placed = placed.assign(row=placed.row + "@" + placed.position)
+    return pd.concat([runs[everywhere(runs)], placed, in_every_block(every)], ignore_index=True)
+
+
+def in_every_block(runs):
+    """Return the runs that differ from a row of MC-Dropout only by dropout in every block."""
+    block = runs[(runs.method == "mc_dropout") & (runs.differs == "placement=block")]
+    return block.assign(row=[labelled({"method": "mc_dropout", "p": p}) + BLOCK for p in block.hyperparameter])
 
 
 def with_errors(frame):
@@ -138,25 +149,34 @@ def with_errors(frame):
     seeds = np.where([sampling.independent(cell) for cell in cells], found.n, 1)
     se = np.hypot(found.ours_noise, found.std_value.fillna(0.0) / np.sqrt(seeds))
     samplings = [sampling.of_cell(cell) for cell in cells]
-    return found[CELL].assign(value=found.ours_value, half=0.0, n=found.n, se=se, sampling=samplings)
+    origins = [cell.origin.iloc[0] for cell in cells]
+    return found[CELL].assign(value=found.ours_value, half=0.0, n=found.n, se=se, sampling=samplings, origin=origins)
 
 
 def comparable_times(frame):
-    """Keep times from the machine that most of the protocol's runs used: seconds on two machines do not compare."""
-    usual = frame.groupby("protocol").machine.agg(lambda machines: machines.mode()[0])
-    return frame[(frame.metric != "time") | (frame.machine == frame.protocol.map(usual))]
+    """Keep times from the machine that most of the protocol's runs used, and in a cell from one version of the code.
+
+    Seconds on two machines do not compare, nor do seconds of two versions. Between cells, `ask` compares `origin`.
+    """
+    usual = frame.groupby("protocol").machine.agg(most_common)
+    of_cell = frame.groupby(["protocol", *CELL]).origin.transform(most_common)
+    comparable = (frame.machine == frame.protocol.map(usual)) & (frame.origin == of_cell)
+    return frame[(frame.metric != "time") | comparable]
+
+
+def most_common(names):
+    return names.mode()[0]
 
 
 def our_records(run):
     """Yield one record per metric of a run."""
     where = {key: getattr(run, key) for key in ("protocol", "dataset", "arch", "row", "seed", "machine", "passes")}
-    where["members"] = run.result.config.get("members", 1)
+    where |= {"members": run.result.config.get("members", 1), "origin": f"{run.machine}, {run.commit}"}
     scores = {} if run.corrupted else clean(run)  # a run on cifar10_c contributes its corruption scores only
     sampled = {} if run.corrupted else sampling.of_run(run.result)
     diverse = over_pairs(vars(run.result.diversity)) if run.result.diversity else {}
     for record in metrics_of(where, scores | diverse | corrupted(run.result), run.images):
-        record |= {"sampling": sampled.get(record["metric"])}
-        yield record | ({"noise": jsd_noise(run.result)} if kind(record["metric"]) == "jsd" else {})
+        yield record | {"sampling": sampled.get(record["metric"]), "noise": noise_of(record, run.result)}
 
 
 def clean(run):
@@ -165,9 +185,14 @@ def clean(run):
     return {metric: value for metric, value in scores.items() if not pd.isna(value)}
 
 
-def jsd_noise(result):
-    """The error of a divergence, which is not binomial: the spread of the six pairs, which estimate one quantity."""
-    return float(np.std(pairs(result.diversity.jsd), ddof=1))
+def noise_of(record, result):
+    """The error of a record. For diversity, it is at least the spread of the six pairs, which estimate one quantity:
+    a divergence is not binomial, and images are not independent if weights are drawn once per pass."""
+    measure = kind(record["metric"])
+    if measure not in ("jsd", "dis"):
+        return record["noise"]
+    spread = float(np.std(pairs(getattr(result.diversity, measure)), ddof=1))
+    return max(record["noise"], spread) if record["noise"] >= 0 else record["noise"]  # NaN stays NaN
 
 
 def corrupted(result):

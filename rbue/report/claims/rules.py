@@ -1,19 +1,25 @@
 """From win / tie / loss to a verdict.
 
-A rule reads {part: [outcomes]}. It is applied twice: with all missing cells in favour of the claim, and with all
-against it. If both verdicts agree, the missing cells do not matter. Otherwise the claim is undecided, and `so_far` is
-the verdict on the cells that exist. Before that, the comparisons of a claim are corrected for their number: two of 48
-would differ by chance alone.
+First, the comparisons of a claim are corrected for their number: two of 48 would differ by chance alone. Then each part
+of the claim is graded by its measured comparisons, and the parts make the verdict. `SOME` and `MOST` say what a
+substantial share is: one win and one loss among many ties are not `partly`.
+
+If less than half of a part is measured, there is no verdict, unless the missing cells could not save the claim.
+`so_far` is the verdict on the cells that exist.
 """
 
-from dataclasses import dataclass
-from itertools import chain
-from math import sqrt
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
 
-from rbue.report.claims.evidence import describe, judged_text, missing_text, seeds_text
-from rbue.report.claims.values import Z, holm
+from rbue.report.claims.evidence import Graded, describe, judged_text, missing_text, reason, seeds_text
+from rbue.report.claims.values import LEVEL, holm
 
-SUPPORTED, PARTLY, REFUTED, UNDECIDED = "supported", "partly", "refuted", "undecided"
+HOLDS, PARTLY, FAILS, UNDECIDED = "holds", "partly", "does not hold", "undecided"  # on the paper's own numbers
+NOT_TESTED = "not tested"
+OURS = {HOLDS: "reproduced", PARTLY: PARTLY, FAILS: "not reproduced", UNDECIDED: "unclear", NOT_TESTED: NOT_TESTED}
+PAPERS = {word: word for word in (HOLDS, PARTLY, FAILS, UNDECIDED)} | {NOT_TESTED: UNDECIDED}
+SOME, MOST, ENOUGH = 1 / 4, 3 / 4, 1 / 2
 
 
 @dataclass(frozen=True)
@@ -21,9 +27,10 @@ class Verdict:
     """The verdict on a claim, and what it is based on."""
 
     status: str
-    evidence: str
+    why: str  # one sentence with the numbers that decide
+    evidence: str = ""
     by: str = "numbers"  # or algebra, or reading if no number can decide
-    so_far: str = ""  # for an undecided claim: the verdict on the cells that exist
+    so_far: str = ""  # for a claim that is not tested: the verdict on the cells that exist
     missing: str = ""
     seeds: str = ""
     judged: str = ""  # paired or not, and how many wins or losses Holm's correction removed
@@ -31,58 +38,119 @@ class Verdict:
     elsewhere: "Verdict | None" = None  # for a claim without a cell in its scope: the verdict on other cells
 
 
-# --- rules ------------------------------------------------------------------------------------------------------------
+# --- the grade of one part --------------------------------------------------------------------------------------------
 
 
-def every(parts):
-    """Rule for 'all', 'always', 'consistently' and single comparisons: one counterexample refutes the claim."""
-    return graded(list(chain.from_iterable(parts.values())), at_loss=REFUTED)
+def shares(items):
+    """Return the share of comparisons for the claim and the share against it. Ties are neither."""
+    return tuple(sum(item.outcome == sign for item in items) / len(items) for sign in (1, -1))
 
 
-def degree(parts):
-    """Rule for claims that can hold in some places only: `partly`, unless they hold everywhere or nowhere."""
-    return graded(list(chain.from_iterable(parts.values())), at_loss=PARTLY)
+def graded(won, lost):
+    if won > MOST:
+        return HOLDS
+    if won >= SOME:
+        return PARTLY
+    return FAILS if lost >= SOME else UNDECIDED
 
 
-def each_part(parts):
-    """Rule for claims with several parts: `every` for each part."""
-    verdicts = {graded(outcomes, at_loss=REFUTED) for outcomes in parts.values()}
-    if verdicts == {REFUTED, UNDECIDED}:
-        return REFUTED
-    return verdicts.pop() if len(verdicts) == 1 else PARTLY
+def by_share(items):
+    """Grade by the share of comparisons for the claim: most, some, or fewer."""
+    return graded(*shares(items))
 
 
-def balance(parts):
-    """Rule for a general 'better': per part, wins outnumber losses by more than chance allows (sign test)."""
-    return graded([sign_test(outcomes) for outcomes in parts.values()], at_loss=PARTLY)
+def without_exception(items):
+    """Grade like `by_share`, but one counterexample is enough to fail."""
+    return FAILS if any(item.outcome < 0 for item in items) else by_share(items)
 
 
-def graded(outcomes, at_loss):
-    if outcomes and all(outcome > 0 for outcome in outcomes):
-        return SUPPORTED
-    holds, fails = any(outcome > 0 for outcome in outcomes), any(outcome < 0 for outcome in outcomes)
-    if fails:
-        return at_loss if holds else REFUTED
-    return PARTLY if holds else UNDECIDED  # ties alone decide nothing
+def by_cell(items):
+    """Grade a general 'better' over cells (a dataset with a network): comparisons in one cell share its rows, so they
+    are not independent.
+
+    Measured comparisons were tested one by one, so the share of cells with more wins than losses counts. Printed ones
+    have no error. There, a test flips the sign of whole cells, in all combinations, and asks how often the sum is as
+    far from zero: HOLDS or FAILS if that is rare.
+    """
+    cells = {}
+    for item in items:
+        cells[item.cell] = cells.get(item.cell, 0) + item.outcome
+    excess = list(cells.values())
+    if all(item.p is not None for item in items):
+        return graded(*(sum(sign * each > 0 for each in excess) / len(excess) for sign in (1, -1)))
+    return UNDECIDED if sign_flip_p(excess) > LEVEL else HOLDS if sum(excess) > 0 else FAILS
 
 
-def sign_test(outcomes):
-    """Return +1 or -1 if wins minus losses exceeds 1.96 standard deviations of a fair coin, else 0."""
-    excess, chance = sum(outcomes), Z * sqrt(sum(map(abs, outcomes)))
-    return (excess > chance) - (excess < -chance)
+def sign_flip_p(values):
+    """Two-sided p-value of the sum, by all sign flips (Fisher's randomization test)."""
+    values = [value for value in values if value]
+    sums = [sum(s * v for s, v in zip(signs, values, strict=True)) for signs in product((1, -1), repeat=len(values))]
+    return sum(abs(each) >= abs(sum(values)) for each in sums) / len(sums)
+
+
+# --- the verdict from the grades --------------------------------------------------------------------------------------
+
+
+def mean_of(pairs):
+    return (sum(each) / len(pairs) for each in zip(*pairs, strict=True))
+
+
+def agreed(grade, parts):
+    """Grade the parts' grades by the same shares: a part that holds is for the claim, one that fails against it."""
+    sides = {HOLDS: (1, 0), PARTLY: (0.5, 0.5), FAILS: (0, 1), UNDECIDED: (0, 0)}
+    return graded(*mean_of([sides[grade(items)] for items in parts]))
+
+
+def all_needed(grade, parts):
+    """Return FAILS if any part fails, since the claim says 'and'; else the grade of the mean share."""
+    return FAILS if FAILS in map(grade, parts) else on_average(grade, parts)
+
+
+def on_average(grade, parts):
+    """Grade the mean share over the parts: 45 training times weigh no more than 9 accuracies."""
+    return graded(*mean_of([shares(items) for items in parts]))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How each part is graded, and how the parts make a verdict."""
+
+    grade: Callable
+    join: Callable
+
+    def __call__(self, parts):
+        """Return the verdict on {part: items}. Parts without an item are left out."""
+        return self.join(self.grade, [items for items in parts.values() if items])
+
+
+every = Rule(without_exception, all_needed)  # 'all', 'always', 'consistently', and single comparisons
+each_part = Rule(without_exception, agreed)  # claims of several parts, each as strict as `every`
+degree = Rule(by_share, on_average)  # claims that can hold in some places only
+balance = Rule(by_cell, agreed)  # a general 'better'
 
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
 
-def outcomes(items, missing):
-    """Return {part: outcomes}. Missing outcomes count as `missing`, or are left out if that is None."""
+def by_part(items):
+    """Return {part: items} of what the verdict depends on."""
     parts = {}
     for item in items:
-        outcome = missing if item.outcome is None else item.outcome
-        if not item.aside and outcome is not None:
-            parts.setdefault(item.part, []).append(outcome)
+        if not item.aside:
+            parts.setdefault(item.part, []).append(item)
     return parts
+
+
+def measured_of(items):
+    return [item for item in items if item.outcome is not None]
+
+
+def filled(parts, outcome):
+    """Return the parts with every missing comparison decided one way."""
+    return {
+        part: [replace(item, outcome=outcome) if item.outcome is None else item for item in items]
+        for part, items in parts.items()
+    }
 
 
 def corrected(items):
@@ -92,15 +160,35 @@ def corrected(items):
     return [item if stands.get(k, True) else item.by_chance for k, item in enumerate(items)]
 
 
-def decide(items, rule, numbers, where=""):
+def is_enough(parts):
+    """Whether at least half of the comparisons of every part are measured."""
+    return all(len(measured_of(items)) >= ENOUGH * len(items) for items in parts.values())
+
+
+def cannot_hold(parts, rule):
+    """Whether the verdict is the same whatever the missing comparisons say, and is not that the claim holds."""
+    best, worst = (rule(filled(parts, outcome)) for outcome in (1, -1))
+    return best == worst != HOLDS
+
+
+def decide(items, rule, numbers, where="", words=OURS):
     """Return the verdict on one claim."""
     items = corrected(list(items))
-    for_it, against = rule(outcomes(items, +1)), rule(outcomes(items, -1))
-    there = outcomes(items, None)
-    status = for_it if for_it == against else UNDECIDED
-    so_far = rule(there) if there and for_it != against else ""
-    texts = {"missing": missing_text(items, numbers), "seeds": seeds_text(items, numbers), "where": where}
-    return Verdict(status, describe(items), so_far=so_far, judged=judged_text(items), **texts)
+    parts = by_part(items)
+    there = {part: found for part, each in parts.items() if (found := measured_of(each))}
+    so_far = rule(there) if there else NOT_TESTED
+    status = so_far if is_enough(parts) or cannot_hold(parts, rule) else NOT_TESTED
+    grades = [Graded(part, rule.grade(found), found, len(parts[part])) for part, found in there.items()]
+    return Verdict(
+        words[status],
+        reason(grades, status, sum(map(len, parts.values())), strict=rule is every, papers=words is PAPERS),
+        describe(items),
+        so_far=words[so_far] if there and status == NOT_TESTED else "",
+        missing=missing_text(items, numbers),
+        seeds=seeds_text(items, numbers),
+        judged=judged_text(items),
+        where=where,
+    )
 
 
 def measured(items):

@@ -1,93 +1,117 @@
-"""The ledger as a Markdown page, and its counts for a terminal. Without timestamps, equal runs give equal bytes."""
+"""The ledger as cards, as a Markdown page, and its counts for a terminal. Without timestamps, equal runs give equal
+bytes."""
 
 from collections import Counter
 
-from rbue.report.claims.rules import PARTLY, REFUTED, SUPPORTED, UNDECIDED
+from rbue.report.claims.rules import FAILS, HOLDS, NOT_TESTED, OURS, PARTLY, UNDECIDED
 from rbue.runs.compose import canonical
 
-STATUSES = [SUPPORTED, PARTLY, REFUTED, UNDECIDED]
+STATUSES = [*(word for each in (HOLDS, PARTLY, FAILS, UNDECIDED) for word in (each, OURS[each])), NOT_TESTED]
 INTRO = """\
-Each claim of the paper as a question to numbers, asked by the same code of the paper's own tables and of our runs.
-Built by `make claims`: do not edit.
+Each claim of the paper is turned into comparisons of numbers. The same code asks them of the paper's own tables and of
+our runs. Built by `make claims`: do not edit.
 
-- **On the paper's numbers** a printed difference counts once it clears the rounding of both sides; *beyond rounding
-  and noise* also asks for 1.96 binomial standard errors of 10,000 test images (win / tie / loss).
-- **On ours** a difference counts beyond 1.96 standard errors: test images and, from two seeds up, seeds. Smaller ones
-  are ties. n is the number of seeds behind a cell.
-- *Paired over images*: both sides have stored what they predict for every test image, so what makes an image hard for
-  both cancels; with one seed each this is about these trained networks, not about the methods; a row of one seed is
-  lent the scatter of the other's. Ensembles that share members count as one seed. *Unpaired*: one side has not, and
-  both count as independent. One claim asks many such questions, and some would differ by chance: only
-  what survives Holm's correction for their number counts, and *undone* says how many did not. Numbers beside a claim,
-  on which its verdict does not rest, are not corrected.
-- In brackets the smallest and the largest difference: a lower ECE and a shorter time win, of all else the higher.
-- **supported**, **partly** (here, and there not, or only within noise), **refuted**; **undecided**: the missing cells
-  could still turn it, or no difference is beyond rounding or noise. *By reading*: definitions and citations, which no
-  number decides.
-- *Elsewhere*: nothing is measured where the claim is made, so the same question is put to the networks there are.
-- A row is what the tables have under its name. Where the paper does not say how it set a method (MC-Dropout's
-  placement, SVI's optimizer and standard deviations), a verdict on that row holds for our setting alone.
-- T6 is not the paper's claim but what the corrected variance says."""
+- **A comparison** asks, for example, whether the ECE of one row is below that of another on the same network. It is for
+  the claim, against it, or inside the noise.
+- **On the paper's numbers**, a difference counts if it exceeds the rounding of both sides. If a claim says that two
+  numbers are the same, or significantly different, it must also exceed 1.96 standard errors of 10,000 test images.
+- **On our numbers**, a difference counts if it exceeds 1.96 standard errors: of test images, and of seeds from two
+  seeds on. n is the number of seeds. If both sides have stored their predictions, they are compared image by image
+  ("paired"). With one seed per side, a verdict is about these trained networks, not about the method.
+- **Many comparisons** differ somewhere by chance. Only what survives Holm's correction for their number counts.
+- **Verdict.** A claim that says "all" or "always" fails by one counterexample. Otherwise it holds if more than three
+  quarters of its comparisons are for it, partly if at least a quarter is, and fails if fewer are for it and at least a
+  quarter is against it. Anything else is inside the noise. All parts of a claim (accuracy, ECE) weigh the same.
+  A claim that a method is better in general is counted by network and dataset, whose comparisons share rows.
+- **Words on the paper's numbers** ("The paper" below): holds, partly, does not hold, undecided (no number is printed,
+  or rounding or chance explains the difference). *By reading*: no number decides it. *By algebra*: a proof or a
+  simulation does.
+- **Words on ours** ("Ours" below): reproduced, partly, not reproduced, unclear (measured, but inside the noise), not
+  tested (less than half of a part is measured, and no counterexample decides). "So far" is what the measured
+  comparisons say.
+- **Protocols**: `paper` trains as the paper states, `matched` with the weight decay that its accuracies fit (5e-4
+  instead of 1e-4), `fast` for 30 epochs, `demo` on handwritten digits.
+- **Training times** are compared only if one machine and one version of the code measured them.
+- Where the paper does not say how it set a method (where dropout stands, how SVI is trained), a verdict on that row
+  holds for our setting alone.
+- **In the numbers**, win / tie / loss and yes / unclear / no count comparisons; in brackets stand the smallest and the
+  largest difference, the first row minus the second (pp: percentage points). A lower ECE and a shorter time are better.
+  "Beyond rounding and noise" is the count if both must be exceeded. "Undone" differences did not survive the
+  correction. Numbers beside a claim, on which its verdict does not rest, are not corrected."""
 
 
 def protocols(ledger):
     return list(dict.fromkeys(protocol for entry in ledger for protocol in entry.ours))
 
 
-# --- one verdict ------------------------------------------------------------------------------------------------------
+# --- cards ------------------------------------------------------------------------------------------------------------
+
+
+def cards(ledger):
+    """Return one dict of plain strings per claim, for the page and for claims.md."""
+    return [card(entry) for entry in ledger]
+
+
+def card(entry):
+    return {
+        "id": entry.id,
+        "claim": entry.claim["claim"],
+        "quote": entry.claim.get("quote"),
+        "where": entry.claim["where"],
+        "compared": entry.claim["decided_by"],
+        "note": entry.claim.get("note"),
+        "paper": shown(entry.paper),
+        "ours": [{"protocol": protocol} | shown(verdict) for protocol, verdict in entry.ours.items()],
+    }
+
+
+def shown(verdict):
+    by = {"reading": " (by reading)", "algebra": " (by algebra)"}.get(verdict.by, "")
+    so_far = f" (so far {verdict.so_far})" if verdict.so_far else ""
+    return {"verdict": verdict.status, "how": by + so_far, "why": verdict.why, "numbers": "; ".join(numbers(verdict))}
+
+
+def numbers(verdict):
+    """Return the counts, the missing cells, and how noise was treated, one text each."""
+    inner = verdict.elsewhere or verdict
+    known = ", ".join(filter(None, [inner.seeds, inner.judged]))
+    found = [*filter(None, inner.evidence.split("; ")), verdict.missing and f"missing: {verdict.missing}"]
+    if verdict.elsewhere and inner.missing:
+        found.append(f"missing there: {inner.missing}")
+    return [text for text in [*found, known] if text]
+
+
+def short(verdict):
+    return f"{verdict.status} (elsewhere {verdict.elsewhere.status})" if verdict.elsewhere else verdict.status
 
 
 def verdict_text(verdict):
+    """Return one verdict in a paragraph: in bold its word, then why, then the numbers."""
     if verdict is None:
         return "–"
-    if verdict.elsewhere:
-        return f"undecided: {verdict.missing} missing. Elsewhere, {verdict.elsewhere.where}: " + body(verdict.elsewhere)
-    return body(verdict)
-
-
-def body(verdict):
-    """Return the verdict in bold, its evidence, the missing cells, the number of seeds, and whether it is paired."""
-    head = f"**{verdict.status}**" + {"reading": " (by reading)", "algebra": " (by algebra)"}.get(verdict.by, "")
-    so_far = f", so far {verdict.so_far}" if verdict.so_far not in ("", UNDECIDED) else ""
-    details = [verdict.evidence, verdict.missing and f"missing {verdict.missing}"]
-    return head + so_far + ": " + "; ".join(filter(None, details)) + seeds(verdict)
-
-
-def seeds(verdict):
-    known = ", ".join(filter(None, [verdict.seeds, verdict.judged]))
-    return f" ({known})" if known else ""
+    found = shown(verdict)
+    return f"**{found['verdict']}**{found['how']}: {found['why']}" + (
+        f" {found['numbers']}" if found["numbers"] else ""
+    )
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------
 
 
 def count_text(statuses):
-    """Return '12 supported, 5 partly' in a fixed order; other verdicts by reading come last."""
+    """Return 'reproduced 12, partly 5' in a fixed order."""
     counts = Counter(statuses)
-    order = [*STATUSES, *sorted(set(counts) - set(STATUSES))]
-    return ", ".join(f"{counts[status]} {status}" for status in order if counts[status]) or "none"
-
-
-def paper_counts(ledger):
-    computed = [entry.paper.status for entry in ledger if entry.paper.by != "reading"]
-    read = [entry.paper.status for entry in ledger if entry.paper.by == "reading"]
-    yield f"The paper's own numbers, {len(computed)} claims computed", count_text(computed)
-    yield f"The paper, {len(read)} claims by reading", count_text(read)
-
-
-def our_counts(ledger, protocol):
-    verdicts = [entry.ours[protocol] for entry in ledger if protocol in entry.ours]
-    yield f"Ours, protocol `{protocol}`, {len(verdicts)} claims", count_text(v.status for v in verdicts)
-    elsewhere = [v.elsewhere for v in verdicts if v.elsewhere]
-    if elsewhere:
-        undecided = f"{len(elsewhere)} of the undecided asked of other cells"
-        yield f"Ours, protocol `{protocol}`, {undecided}", count_text(v.status for v in elsewhere)
+    return ", ".join(f"{status} {counts[status]}" for status in dict.fromkeys(STATUSES) if counts[status]) or "none"
 
 
 def counts(ledger):
-    yield from paper_counts(ledger)
+    """Yield (whose numbers, the count of each verdict)."""
+    for what, read in (("numbers", False), ("text, by reading", True)):
+        found = [entry.paper.status for entry in ledger if (entry.paper.by == "reading") == read]
+        yield f"The paper's own {what}: {len(found)} claims", count_text(found)
     for protocol in protocols(ledger):
-        yield from our_counts(ledger, protocol)
+        found = [entry.ours[protocol].status for entry in ledger if protocol in entry.ours]
+        yield f"Our numbers, protocol `{protocol}`: {len(found)} claims", count_text(found)
 
 
 def short_training(ledger):
@@ -105,32 +129,46 @@ def short_training(ledger):
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def line(cells):
-    return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-
 def table(header, rows):
-    return "\n".join([line(header), "|" + "---|" * len(header), *map(line, rows)])
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def row(entry, columns):
-    """Return one claim's row. A claim decided by algebra or reading has no verdict of ours, since no run changes it."""
-    ours = [verdict_text(entry.ours.get(protocol)) for protocol in columns]
-    return [entry.id, entry.claim["claim"], entry.claim["section"], verdict_text(entry.paper), *ours]
+def section(card):
+    """Return one claim: its words, its verdicts with their reasons, and the numbers folded."""
+    verdicts = {f"- The paper: {judged(card['paper'])}": []}
+    for side in card["ours"]:  # protocols with the same verdict for the same reason share a line
+        verdicts.setdefault(judged(side), []).append(f"`{side['protocol']}`")
+    lines = [f"- Ours, {', '.join(who)}: {text}" if who else text for text, who in verdicts.items()]
+    note = [f"Note: {card['note']}"] if card["note"] else []
+    return "\n\n".join([f"### {card['id']} {card['claim']}", quoted(card), "\n".join(lines), *note, folded(card)])
 
 
-def notes(ledger):
-    """List where the computed verdict differs from the one by hand, and why."""
-    lines = [f"- {e.id}: {e.claim['note']}" for e in ledger if "note" in e.claim]
-    return "\n".join(["## Where the computed verdict is not the one by hand", "", *lines])
+def judged(side):
+    return f"**{side['verdict']}**{side['how']}. {side['why']}"
+
+
+def quoted(card):
+    """Return the paper's own words and where they stand. LaTeX outside of formulas is shown as it is."""
+    where = card["where"][0].upper() + card["where"][1:]
+    if not card["quote"]:
+        return f"{where} (no quote)"
+    latex = "\\" in card["quote"] and "$" not in card["quote"]
+    return "> " + (f"`{card['quote']}`" if latex else card["quote"]) + f"\n>\n> — {where}"
+
+
+def folded(card):
+    """Return what was compared and the numbers of all sides in one fold."""
+    sides = {"The paper": card["paper"]} | {f"Ours, `{side['protocol']}`": side for side in card["ours"]}
+    lines = [f"- Compared: {card['compared']}"]
+    lines += [f"- {who}: {side['numbers']}" for who, side in sides.items() if side["numbers"]]
+    return "\n\n".join(["<details><summary>Numbers</summary>", "\n".join(lines), "</details>"])
 
 
 def markdown(ledger):
-    columns = protocols(ledger)
-    header = ["Id", "Claim", "Section", "On the paper's own numbers", *(f"On ours, `{p}`" for p in columns)]
-    parts = ["# Does it hold? The paper's claims", INTRO, table(["Verdicts on", "Count"], counts(ledger))]
-    parts += [*short_training(ledger), table(header, [row(entry, columns) for entry in ledger]), notes(ledger)]
-    return "\n\n".join(parts) + "\n"
+    parts = ["# Does it hold? The paper's claims", table(["Verdicts on", "Count"], counts(ledger))]
+    parts += [*short_training(ledger), "## How a verdict is made", INTRO, "## The claims"]
+    return "\n\n".join([*parts, *map(section, cards(ledger))]) + "\n"
 
 
 def summary(ledger):
@@ -141,8 +179,4 @@ def summary(ledger):
 
 def terminal_line(entry):
     ours = "".join(f"  {protocol}: {short(verdict)}" for protocol, verdict in entry.ours.items())
-    return f"{entry.id:4} {entry.paper.status:12} {entry.claim['claim']}{ours and ' |' + ours}"
-
-
-def short(verdict):
-    return f"{verdict.elsewhere.status} elsewhere" if verdict.elsewhere else verdict.status
+    return f"{entry.id:4} {entry.paper.status:13} {entry.claim['claim']}{ours and ' |' + ours}"

@@ -11,7 +11,9 @@
   network is over- or underconfident throughout. Seeds: std/√n from n = 2 on. Both sides count as independent although
   they share the test images, so the error is rather too large. With one seed this allows for the seed noise, which
   one run cannot show. If n = 1, training time is assumed to vary by 2 % (the paper's varies by more: claim X8), and a
-  divergence by as much as the six pairs of one run.
+  divergence by as much as the six pairs of one run; so does a disagreement, if that is more than its binomial error:
+  SVI draws weights once per pass, so its errors on different images are not independent.
+- Training times compare only if they come from one machine and one version of the code (`origin`).
 - `beyond` needs both, also for printed numbers: more than rounding, and more than 1.96 binomial standard errors.
 
 A claim makes many such comparisons: `holm` finds those that chance does not explain.
@@ -35,6 +37,7 @@ class Value:
     half: float = 0.0  # half of the last printed digit; 0 for measured numbers
     se: float = 0.0  # unpaired standard error
     sampling: Sampling | None = field(default=None, compare=False)
+    origin: str = ""  # of a training time: the machine and the code that it was measured with
 
     def __add__(self, other):
         paired = self.sampling and other.sampling and self.sampling + other.sampling
@@ -72,11 +75,14 @@ class Value:
         few = self.paired and self.sampling.freedom < inf
         return self.error * (-float(stdtrit(self.sampling.freedom, LEVEL / 2)) if few else Z)
 
-    @cached_property
+    @property
     def p(self):
         """Two-sided p-value of this difference; None for printed numbers, where rounding decides."""
-        if self.half:
-            return None
+        return None if self.half else self.chance
+
+    @cached_property
+    def chance(self):
+        """Two-sided p-value of this difference by its error alone, for printed numbers too."""
         if isnan(self.error):  # the size of the test set is unknown, so nothing can be told apart
             return 1.0
         if not self.error:

@@ -52,8 +52,8 @@ def cards(suite):
     hardware = sorted(set(suite.runs.hardware))
     found = [
         (f"{suite.measured} of 90", "cells of the paper's Tables 1–3 measured"),
-        (f"{computed['supported']} of {computed.total()}", "claims that the paper's own numbers support in full"),
-        (f"{computed['refuted']}", "claims that the paper's own numbers or algebra refute"),
+        (f"{computed['holds']} of {computed.total()}", "claims that the paper's own numbers support in full"),
+        (f"{computed['does not hold']}", "claims that the paper's own numbers or algebra refute"),
         (str(len(suite.runs)), f"runs on {', '.join(hardware) or 'nothing yet'}"),
     ]
     items = [element("li", element("strong", inline(number)), element("span", inline(text))) for number, text in found]
@@ -173,11 +173,13 @@ def tables_section(suite):
 
 
 def badge(who, status):
-    kind = status.split()[0]  # of "refuted elsewhere", for example
-    return element("span", inline(f"{who}: {status}"), class_=f"badge {kind if kind in STATUSES else 'reading'}")
+    kind = KINDS[status.partition(" (")[0]]  # of "not tested (elsewhere partly)", for example
+    return element("span", inline(f"{who}: {status}"), class_=f"badge {kind}")
 
 
-STATUSES = ("supported", "partly", "refuted", "undecided")
+KINDS = {"holds": "supported", "partly": "partly", "does not hold": "refuted", "undecided": "undecided"}
+FILTERS = {"all": "all"} | {kind: word for word, kind in KINDS.items()}
+KINDS |= {"reproduced": "supported", "not reproduced": "refuted", "unclear": "undecided", "not tested": "undecided"}
 
 
 def where(section):
@@ -199,12 +201,11 @@ def claim(entry):
     head = element("strong", entry.id) + element("span", f" {where(entry.claim['section'])}", class_="where")
     body = details("Evidence", element("dl", *terms), note)
     sentence = element("p", inline(entry.claim["claim"]))
-    return element("li", head, sentence, badges, body, class_=f"is-{entry.paper.status}")
+    return element("li", head, sentence, badges, body, class_=f"is-{KINDS[entry.paper.status]}")
 
 
 def claims_section(suite):
     counted = [{"what": what, "count": count} for what, count in claims.text.counts(suite.ledger)]
-    filters = {"all": "all", **{status: status for status in STATUSES}}
     intro = claims.text.INTRO.split("\n\n")
     reading = bullets([" ".join(item.split()) for item in intro[1].removeprefix("- ").split("\n- ")])
     return "".join(
@@ -213,7 +214,7 @@ def claims_section(suite):
             table([words("what", "Verdicts on"), words("count", "Count")], counted, "Verdicts", wide=True),
             paragraphs(claims.text.short_training(suite.ledger)),
             details("How a verdict comes about", reading),
-            switch("verdict", "Verdict on the paper's own numbers", filters),
+            switch("verdict", "Verdict on the paper's own numbers", FILTERS),
             element("ul", *map(claim, suite.ledger), class_="claims"),
         ]
     )
