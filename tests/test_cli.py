@@ -1,21 +1,26 @@
 """What a user sees at the command line: sentences, exit codes, and no files left behind."""
 
+import dataclasses
 import json
 import re
 import subprocess
 import sys
 from dataclasses import fields
+from types import SimpleNamespace
 
+import made_up
 import pytest
+from commands import call
 from conftest import ROOT, compose_run
 
 from rbue import config, methods
 from rbue.errors import UserError
-from rbue.runs import compose
+from rbue.runs import compose, results
+from rbue.training.curves import report_epoch
 
 
-def train(*arguments, cwd=None):
-    command = [sys.executable, str(ROOT / "train.py"), *arguments]
+def start_process(script, *arguments, cwd=None):
+    command = [sys.executable, str(ROOT / script), *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
 
 
@@ -50,10 +55,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("line", REFUSED)
-def test_a_wrong_command_is_one_sentence_and_leaves_nothing(line, tmp_path):
+REAL = ("method=dropreLU q=1.5", "--seed 0", "-m seed=range(0,3,0)")  # also in processes of their own
+
+
+@pytest.mark.parametrize(
+    ("start", "line"),
+    [(call, line) for line in REFUSED] + [(start_process, line) for line in REAL],
+)
+def test_a_wrong_command_is_one_sentence_and_leaves_nothing(start, line, tmp_path):
     (tmp_path / "a_file").touch()
-    done = train(*line.split(), cwd=tmp_path)
+    done = start("train.py", *line.split(), cwd=tmp_path)
     assert done.returncode != 0
     assert done.stderr.startswith("refused: ") and REFUSED[line] in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
@@ -61,11 +72,12 @@ def test_a_wrong_command_is_one_sentence_and_leaves_nothing(line, tmp_path):
 
 
 def test_help_teaches_with_commands_that_compose():
-    text = train("--help").stdout
+    text = call("train.py", "--help").stdout
     commands = [line.split("#")[0].split()[2:] for line in text.splitlines() if "python train.py " in line]
     assert len(commands) == 4
     for command in commands:
-        assert train(*[w for w in command if w != "-m" and "," not in w], "--cfg", "job").returncode == 0
+        words = [w for w in command if w != "-m" and "," not in w]
+        assert call("train.py", *words, "--cfg", "job").returncode == 0
     listed = dict(re.findall(r"^  (\w+): ((?:\w+, )*\w+)$", text.split("Hyperparameters by method")[1], re.M))
     shared = {f.name for f in fields(config.Run)}
     own = {name: [f.name for f in fields(m) if f.name not in shared] for name, m in methods.METHODS.items()}
@@ -73,7 +85,7 @@ def test_help_teaches_with_commands_that_compose():
 
 
 def test_cfg_job_shows_every_key_with_the_papers_values():
-    shown = train("--cfg", "job", "dataset=tinyimagenet").stdout
+    shown = call("train.py", "--cfg", "job", "dataset=tinyimagenet").stdout
     for line in ("batch: 100", "epochs: 150", "lr: 0.01", "weight_decay: 0.0001", "momentum: 0.9", "samples: 100"):
         assert line in shown.splitlines()
 
@@ -142,23 +154,50 @@ def test_an_unknown_key_in_a_composed_config_is_refused():
 
 def test_one_command_trains_evaluates_and_is_skipped_the_second_time(tmp_path):
     line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=3", "method=dropreLU", "samples=5"]
-    first = train(*line, cwd=tmp_path)
+    first = start_process("train.py", *line, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     (path,) = tmp_path.glob("results/runs/digits/small/*/result.json")
     result = json.loads(path.read_text())
     assert result["config"]["q"] == 0.9 and result["passes"] == 5 and result["parameters"] == 19_546
     assert 0.2 < result["metrics"]["accuracy"] <= 1
     written = path.stat().st_mtime_ns
-    second = train(*line, cwd=tmp_path)
+    second = start_process("train.py", *line, cwd=tmp_path)
     assert second.returncode == 0 and "finished already, so skipped" in second.stdout
     assert path.stat().st_mtime_ns == written
 
 
 def test_a_sweep_runs_every_combination(tmp_path):
     line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2", "method=dropreLU"]
-    done = train("-m", *line, "q=0.8,0.9", "seed=0,1", cwd=tmp_path)
+    done = call("train.py", "-m", *line, "q=0.8,0.9", "seed=0,1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.glob("results/runs/digits/small/*/result.json"))) == 4
+    for k in range(4):
+        assert f"job {k + 1} of 4: digits/small/dropreLU-q" in done.stdout and f"{k + 1} of 4 jobs done" in done.stdout
+    assert re.search(r"^3 of 4 jobs done, \d+ (s|min) left$", done.stdout, re.M)
+    assert re.search(r"^test accuracy \d.+  tested on \w+ CPU, 1 threads in float32$", done.stdout, re.M)
+    assert re.search(r"small dropreLU.+: training on \w+ CPU, 1 threads in fp32$", done.stderr, re.M)
+
+
+def test_a_log_has_the_training_accuracy_and_the_time_left(capsys):
+    shown = []
+    bar = SimpleNamespace(disable=True, desc="digits small", set_postfix=shown.append)
+    for epoch in (5, 20):
+        report_epoch(bar, {"epoch": epoch, "loss": 1.5, "accuracy": 0.525}, 20, left=180.0)
+    assert shown[0] == {"loss": "1.500", "training accuracy": "52.5%"}
+    assert capsys.readouterr().err.splitlines() == ["digits small: epoch 20/20  loss 1.500  training accuracy 52.5%"]
+    report_epoch(bar, {"epoch": 6, "loss": 1.5, "accuracy": 0.525}, 20, left=180.0)
+    assert capsys.readouterr().err.endswith("training accuracy 52.5%  3 min left\n")
+
+
+def test_a_corrupted_run_ends_with_the_mean_over_its_test_sets():
+    clean, shifted = made_up.read([made_up.result("Single", accuracy=0.95), made_up.corrupted("Single")])
+    levels = [level for levels in shifted.corruptions.types.values() for level in levels]
+    assert len(levels) == 25 and results.summary(clean).startswith("test accuracy 95.00%  ECE ")
+    mean = sum(level.accuracy for level in levels) / 25
+    assert f"mean of 25 corrupted test sets: accuracy {mean:.2%}  ECE " in results.summary(shifted)
+    assert mean != shifted.metrics["accuracy"]
+    held_out = dataclasses.replace(clean, config=clean.config | {"holdout": 5000})
+    assert results.summary(held_out).startswith("held-out accuracy 95.00%")
 
 
 def test_a_hyperparameter_of_any_kind_makes_one_folder_name():

@@ -12,6 +12,7 @@ from pathlib import Path
 import made_up
 import pandas as pd
 import pytest
+from commands import call
 
 from rbue.report import cells, position
 from rbue.report.cells import bold_agreement, paper_cells
@@ -246,6 +247,13 @@ def test_networks_packed_on_one_gpu_compare_by_their_time_alone():
     assert "equal share" in markdown(table(shares))
 
 
+def test_times_of_a_cpu_which_may_be_busy_have_no_ratio():
+    runs = [result(label, seconds=9.0, hardware="x86_64 CPU, 2 threads") for label in ("Single", "SVI")]
+    assert cell(runs, "SVI").ours_train_seconds == 9 and pd.isna(cell(runs, "SVI").ours_time_ratio)
+    assert "Training time on a CPU depends on what else the machine does" in markdown(table(runs))
+    assert "depends on what else" not in markdown(table([result("Single")]))
+
+
 def test_times_compare_where_the_networks_were_trained_not_where_they_were_tested():
     single = packed("Single", 6000.0, 6000.0, packed=1, hardware="RTX 3090")
     here, there = (packed("SVI", 200.0, 200.0, packed=1, hardware=name) for name in ("NVIDIA H200", "RTX 3090"))
@@ -340,7 +348,7 @@ def build_tables(results, out):
 def test_the_command_writes_the_same_bytes_twice_without_torch_or_paths(tmp_path):
     runs = [*seeds("Single", 0.94, 0.951), result("SVI"), result("SVI", epochs=2)]
     said = build_tables(made_up.write(tmp_path / "a", runs), tmp_path / "one")
-    build_tables(made_up.write(tmp_path / "b", reversed(runs)), tmp_path / "two")
+    call("scripts/tables.py", "--results", made_up.write(tmp_path / "b", reversed(runs)), "--out", tmp_path / "two")
     files = sorted(p.relative_to(tmp_path / "one") for p in (tmp_path / "one").rglob("*.*"))
     assert [str(f) for f in files[:3]] == ["matched/cifar10.csv", "matched/cifar10.md", "matched/cifar10.tex"]
     assert filecmp.cmpfiles(tmp_path / "one", tmp_path / "two", files, shallow=False) == (files, [], [])
@@ -350,7 +358,8 @@ def test_the_command_writes_the_same_bytes_twice_without_torch_or_paths(tmp_path
 
 def test_no_results_is_a_sentence_and_no_files(tmp_path):
     (tmp_path / "none").mkdir()
-    assert "holds no such results yet" in build_tables(tmp_path / "none", tmp_path / "out")
+    said = call("scripts/tables.py", "--results", tmp_path / "none", "--out", tmp_path / "out").stdout
+    assert "holds no such results yet" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -363,15 +372,22 @@ def test_a_misspelt_folder_of_results_overwrites_nothing(name, file, tmp_path):
     out.write_text("as it was")
     for words in (["--results", tmp_path / "rums"], ["--paper", tmp_path / "nope"], ["--out", "/dev/null/x"]):
         into = [] if "--out" in words else ["--out", tmp_path / "out"]
-        command = [sys.executable, ROOT / "scripts" / f"{name}.py", *into, *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        done = call(f"scripts/{name}.py", *into, *words)
         assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(("refused: ", "failed: "))
         assert "Traceback" not in done.stderr and out.read_text() == "as it was"
 
 
+def test_results_of_a_plugin_that_is_not_loaded_are_named_in_one_sentence(tmp_path):
+    own = result("Single") | {"name": "cifar10/resnet18/own"}
+    own["config"] = own["config"] | {"method": "own", "strength": 2}
+    made_up.write(tmp_path / "runs", [result("Single"), own])
+    done = call("scripts/tables.py", "--results", tmp_path / "runs", "--out", tmp_path / "tables")
+    assert done.returncode == 0 and len(done.stderr.splitlines()) == 1
+    assert "there are results of method=own, which no loaded package registers: --plugin" in done.stderr
+
+
 def test_a_dataset_without_results_has_no_tables(tmp_path):
-    command = [sys.executable, ROOT / "scripts/tables.py", "--dataset", "nope", "--out", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = call("scripts/tables.py", "--dataset", "nope", "--out", tmp_path)
     assert "holds no such results" in done.stdout and not list(tmp_path.iterdir())
 
 
@@ -399,8 +415,7 @@ def test_the_committed_tables_are_what_the_committed_results_give():
 def test_a_readme_is_left_alone_without_results_or_a_place_for_them(text, more, tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text(text)
-    command = [sys.executable, ROOT / "scripts/tables.py", "--results", tmp_path, "--out", tmp_path, "--readme", readme]
-    done = subprocess.run([*command, *more], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = call("scripts/tables.py", "--results", tmp_path, "--out", tmp_path, "--readme", readme, *more)
     assert readme.read_text() == text and "Traceback" not in done.stderr
     assert bool(done.returncode) == bool(more) == ("has no place for the tables" in done.stderr)
 
