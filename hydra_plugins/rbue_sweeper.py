@@ -30,11 +30,13 @@ class UnionSweeper(BasicSweeper):
         if not runs:
             raise UserError(f"{' '.join(arguments)} is no run: a range or a list of choices is empty")
         cells = [sweeps.cell(run) for run in runs]
-        missing = [words for (words, _), one in zip(jobs, cells, strict=True) if one.state != "done"]
+        unfinished = [(words, run) for (words, run), one in zip(jobs, cells, strict=True) if one.state != "done"]
+        missing = [words for words, _ in unfinished]
         print(sweeps.table(cells), flush=True)
         if not missing:
             return []
-        results.check_writable(*{folder for run in runs for folder in (run.results_dir, run.weights_dir)})
+        folders = [folder for _, run in unfinished for folder in results.folders_written(run)]
+        results.check_writable(*dict.fromkeys(folders))
         os.environ[JOBS] = str(len(missing))
         importable_in_workers()
         try:

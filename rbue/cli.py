@@ -38,7 +38,8 @@ def one_sentence_errors():
     with suppress(AttributeError):  # the streams of notebooks have no reconfigure
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 shows ? for ±
     try:
-        yield
+        with progress.outliving_readers():
+            yield
     except KeyboardInterrupt:
         sys.exit("interrupted: the same command goes on from the last checkpoint")
     except (UserError, HydraException, OmegaConfBaseException) as error:

@@ -1,5 +1,9 @@
 """What a terminal shows: progress bars, hidden where several processes share it, durations and aligned columns."""
 
+import os
+import sys
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+
 _hidden = False
 
 
@@ -30,3 +34,42 @@ def padded(rows, left=(0,)):
         [text.ljust(w) if i in left else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))]
         for row in rows
     ]
+
+
+@contextmanager
+def outliving_readers():
+    """Let stdout and stderr outlive their readers inside: `train.py ... | head -1` must not lose a training."""
+    with redirect_stdout(Lasting(sys.stdout)) as out, redirect_stderr(Lasting(sys.stderr)) as err:
+        try:
+            yield
+        finally:
+            out.flush()
+            err.flush()
+
+
+class Lasting:
+    """A stream that writes to nowhere once nobody reads it any more."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __getattr__(self, name):
+        return getattr(self.stream, name)
+
+    def write(self, text):
+        with self.until_unread():
+            self.stream.write(text)
+        return len(text)
+
+    def flush(self):
+        with self.until_unread():
+            self.stream.flush()
+
+    @contextmanager
+    def until_unread(self):
+        try:
+            yield
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())  # what the stream still holds goes there too
+            os.close(nowhere)

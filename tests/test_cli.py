@@ -1,7 +1,9 @@
 """What a user sees at the command line: sentences, exit codes, and no files left behind."""
 
+import contextlib
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 from commands import call
 from conftest import ROOT, compose_run
 
-from rbue import config, methods
+from rbue import cli, config, methods
 from rbue.errors import UserError
 from rbue.runs import compose, results
 from rbue.training.curves import report_epoch
@@ -204,3 +206,15 @@ def test_a_hyperparameter_of_any_kind_makes_one_folder_name():
     hyperparameters = {"q": 0.85, "members": 4, "position": "all", "shape": "a/b", "extra": None, "cold": True}
     spelled = [config.spelled(*hyperparameter) for hyperparameter in hyperparameters.items()]
     assert spelled == ["q0.85", "members4", "all", "a_b", "extraNone", "cold"]
+
+
+@pytest.mark.parametrize("redirect", [contextlib.redirect_stdout, contextlib.redirect_stderr])
+def test_work_goes_on_when_nobody_reads_its_output_any_more(redirect):
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as pipe, redirect(pipe):
+        with cli.one_sentence_errors():
+            os.close(reader)  # as `| head -1` does after its line
+            for stream in (sys.stdout, sys.stderr):
+                print("a line", file=stream, flush=True)
+                print("more, which waits in the buffer", file=stream)
+        pipe.write("still open")

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import hashlib
 import json
 import shutil
 
@@ -46,6 +47,18 @@ def write_cifar(folder, data, names=TYPES):
     np.save(folder / "labels.npy", np.tile(data.test_labels.numpy().astype(np.uint8), 5))
 
 
+@pytest.fixture
+def declare_official(monkeypatch):
+    """Take the files of a folder for the official ones: their md5 are those of the official archive."""
+
+    def declare(folder, dataset="cifar10"):
+        md5 = {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in folder.glob("*.npy")}
+        changed = dataclasses.replace(corrupted.OFFICIAL[dataset], md5=md5)
+        monkeypatch.setitem(corrupted.OFFICIAL, dataset, changed)
+
+    return declare
+
+
 def marks(name):
     return (TYPES.index(name) * 10 + np.arange(5 * COUNT)).astype(np.uint8)
 
@@ -61,14 +74,14 @@ def write_tiny(folder, names, wnids=("n02", "n10")):
                     Image.fromarray(grey).save(split / f"val_{k}.JPEG", quality=100)
 
 
-def write_ours(folder, dataset, data, names, seed=0):
+def write_ours(folder, dataset, data, names, seed=0, textures=None):
     """Write files as scripts/corruptions.py does."""
     from scripts import corruptions as script
 
     folder.mkdir(parents=True)
     manifest = folder / "manifest.json"
-    args = argparse.Namespace(dataset=dataset, out=folder, manifest=manifest, seed=seed, textures=None)
-    found = script.open_manifest(args, len(data.test_images))
+    args = argparse.Namespace(dataset=dataset, out=folder, manifest=manifest, seed=seed, textures=textures)
+    found = script.open_manifests(args, len(data.test_images))
     for name in names:
         script.finish_type(name, data.test_images, found, args, script.tqdm(disable=True))
     np.save(folder / "labels.npy", np.tile(data.test_labels.numpy().astype(np.uint8), 5))
@@ -105,8 +118,9 @@ def test_there_is_nothing_to_read_without_corruptions(run_in, few):
 
 @pytest.mark.parametrize("place", ["cifar10_c", "cifar10_c/CIFAR-10-C", "cifar100_c", "cifar100_c/CIFAR-100-C"])
 @pytest.mark.parametrize("source", ["auto", "official"])
-def test_official_arrays_are_read_by_type_and_severity(run_in, few, tmp_path, place, source):
+def test_official_arrays_are_read_by_type_and_severity(run_in, few, tmp_path, place, source, declare_official):
     write_cifar(tmp_path / place, few)
+    declare_official(tmp_path / place, place.split("_c")[0])
     sets = corrupted.sets(run_in(f"dataset={place.split('/')[0]}", f"corruptions={source}"), few)
     assert sets.source == "official" and len(sets.cells) == 95
     assert sets.cells[:6] == [("gaussian_noise", s) for s in SEVERITIES] + [("shot_noise", 1)]
@@ -118,10 +132,11 @@ def test_official_arrays_are_read_by_type_and_severity(run_in, few, tmp_path, pl
         assert labels.dtype == torch.int64 and torch.equal(labels, few.test_labels)
 
 
-def test_an_official_image_keeps_its_rows_columns_and_channels(run_in, few, tmp_path):
+def test_an_official_image_keeps_its_rows_columns_and_channels(run_in, few, tmp_path, declare_official):
     write_cifar(tmp_path / "cifar10_c", few)
     images = np.random.RandomState(0).randint(0, 256, (5 * COUNT, 32, 32, 3), np.uint8)
     np.save(tmp_path / "cifar10_c" / "snow.npy", images)
+    declare_official(tmp_path / "cifar10_c")
     read, _ = corrupted.sets(run_in("dataset=cifar10_c"), few).read("snow", 2, "cpu")
     assert (read.permute(0, 2, 3, 1).numpy() == images[COUNT : 2 * COUNT]).all()
 
@@ -142,7 +157,8 @@ def test_insisting_on_official_files_says_what_goes_where(run_in, few, tiny, tmp
         assert f"{tmp_path / dataset}_c holds no official files" in sentence
         assert f"{archive} of https://zenodo.org/records/{record}" in sentence
     sentence = refusal(run_in("dataset=tinyimagenet_c", "corruptions=official"), tiny)
-    assert "Tiny-ImageNet-C.tar and Tiny-ImageNet-C-extra.tar" in sentence and "records/2536630" in sentence
+    assert "Tiny-ImageNet-C.tar and Tiny-ImageNet-C-extra.tar" in sentence and "records/8206060" in sentence
+    assert "not the older record 2536630, whose frost has 1,000 classes" in sentence
     assert "digits_c has no official files" in refusal(run_in("dataset=digits_c", "corruptions=official"), few)
 
 
@@ -179,6 +195,52 @@ def test_a_set_that_does_not_exist_is_refused(run_in, few):
         corrupted.sets(run_in("dataset=cifar10_c"), few).read("fog", 0, "cpu")
 
 
+# --- neither official nor ours ----------------------------------------------------------------------------------------
+
+
+def write_strange(folder, data):
+    """Write the test images with less and less contrast in the official layout, without a manifest."""
+    folder.mkdir()
+    faded = torch.cat([data.test_images // (severity + 1) for severity in SEVERITIES])
+    for name in TYPES:
+        np.save(folder / f"{name}.npy", faded.permute(0, 2, 3, 1).numpy())
+    np.save(folder / "labels.npy", np.tile(data.test_labels.numpy().astype(np.uint8), 5))
+
+
+def test_files_that_are_neither_official_nor_ours_are_called_unverified(run_in, few, tmp_path):
+    write_strange(tmp_path / "cifar10_c", few)
+    with pytest.warns(UserWarning, match=r"neither official nor ours \(gaussian_noise.npy, .* and 16 more\)"):
+        sets = corrupted.sets(run_in("dataset=cifar10_c"), few)
+    assert sets.source == "unverified"
+    assert torch.equal(sets.read("fog", 2, "cpu")[0], few.test_images // 3)
+    assert "files without the official md5" in refusal(run_in("dataset=cifar10_c", "corruptions=official"), few)
+
+
+@pytest.mark.parametrize("value", [0, 127])
+def test_a_constant_array_is_refused(run_in, few, tmp_path, value):
+    write_strange(tmp_path / "cifar10_c", few)
+    path = tmp_path / "cifar10_c" / "snow.npy"
+    images = np.load(path)
+    images[2 * COUNT : 3 * COUNT] = value
+    np.save(path, images)
+    sentence = refusal(run_in("dataset=cifar10_c"), few)
+    assert f"{path} does not hold the test images, corrupted (at severity 3 they correlate with them by" in sentence
+
+
+def test_a_garbled_manifest_is_named(run_in, few, tmp_path):
+    (tmp_path / "cifar10_c").mkdir()
+    for garbled in (b"{", b"\xff\xfe", b"[" * 100_000):
+        (tmp_path / "cifar10_c" / "manifest.json").write_bytes(garbled)
+        assert "manifest.json cannot be read" in refusal(run_in("dataset=cifar10_c"), few)
+
+
+@pytest.mark.parametrize("content", [[], {"files": 3}, {"dataset": 0, "seed": 0, "images": 0, "files": {"fog": 1}}])
+def test_a_manifest_of_another_kind_says_nothing(run_in, few, tmp_path, content):
+    (tmp_path / "cifar10_c").mkdir()
+    (tmp_path / "cifar10_c" / "manifest.json").write_text(json.dumps(content))
+    assert corrupted.sets(run_in("dataset=cifar10_c"), few).source == "generated"
+
+
 # --- official TinyImageNet --------------------------------------------------------------------------------------------
 
 
@@ -211,6 +273,23 @@ def test_half_unpacked_folders_are_named(run_in, tiny, tmp_path):
     assert f"{folder / 'fog' / '4'} holds other classes" in refusal(run, tiny)
     shutil.rmtree(folder / "fog" / "4")
     assert f"{folder / 'fog' / '4'} holds 0 of 2 classes" in refusal(run, tiny)
+
+
+def test_a_frost_of_too_many_classes_names_the_archive_to_take(run_in, tiny, tmp_path):
+    folder = tmp_path / "tinyimagenet_c"
+    write_tiny(folder, TYPES)
+    (folder / "frost" / "2" / "n11").mkdir()
+    sentence = refusal(run_in("dataset=tinyimagenet_c"), tiny)
+    assert f"{folder / 'frost' / '2'} holds 3 classes instead of 2: take" in sentence and "8206060" in sentence
+
+
+def test_one_image_over_and_over_is_refused(run_in, tiny, tmp_path):
+    folder = tmp_path / "tinyimagenet_c"
+    write_tiny(folder, TYPES)
+    for path in (folder / "fog" / "3").rglob("*.JPEG"):
+        Image.new("RGB", (64, 64)).save(path)
+    with pytest.raises(UserError, match="holds one image 6 times"):
+        corrupted.sets(run_in("dataset=tinyimagenet_c"), tiny).read("fog", 3, "cpu")
 
 
 # --- ours -------------------------------------------------------------------------------------------------------------
@@ -275,11 +354,23 @@ def test_ours_without_their_manifest_do_not_pass_for_official(run_in, few, tmp_p
     assert corrupted.sets(run_in("dataset=cifar10_c"), few).source == "generated"
 
 
-def test_official_files_win_over_ours_beside_them(run_in, few, tmp_path):
+def test_official_files_win_over_ours_beside_them(run_in, few, tmp_path, declare_official):
     write_ours(tmp_path / "cifar10_c", "cifar10", few, ["gaussian_noise"])
     write_cifar(tmp_path / "cifar10_c" / "CIFAR-10-C", few)
+    declare_official(tmp_path / "cifar10_c" / "CIFAR-10-C")
     sets = corrupted.sets(run_in("dataset=cifar10_c"), few)
     assert sets.source == "official" and sets.read("gaussian_noise", 1, "cpu")[0].amax() == COUNT - 1
+
+
+def test_frost_of_other_textures_is_not_read_as_ours(run_in, few, tmp_path, monkeypatch):
+    for number in range(1, 6):
+        Image.new("RGB", (220, 200), (number, number, number)).save(tmp_path / f"frost{number}.png")
+    write_ours(tmp_path / "digits_c", "digits", few, ["frost"], textures=tmp_path)
+    monkeypatch.setattr(weather, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install imagecorruptions"):
+        corrupted.sets(run_in("dataset=digits_c"), few).read("frost", 1, "cpu")
+    monkeypatch.setattr(weather, "STANDARD", weather.texture_digest(tmp_path))
+    assert corrupted.sets(run_in("dataset=digits_c"), few).read("frost", 1, "cpu")[0].shape == few.test_images.shape
 
 
 def test_frost_without_textures_passes_its_sentence_on(run_in, few, monkeypatch):

@@ -5,6 +5,7 @@ The plain definitions are in corruption_reference.py; they need OpenCV, scipy an
 
 import hashlib
 import json
+import resource
 import runpy
 import sys
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ from rbue.data import load
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, Draws, corrupt, jpeg, noise, spatter, weather
 from rbue.data.corruptions.severities import CIFAR, CONSTANTS, TINY
 from rbue.errors import UserError
+from rbue.runs import locks
 
 ROOT = Path(__file__).resolve().parents[1]
 NOISE = {"gaussian_noise": "gaussian", "shot_noise": "shot", "impulse_noise": "impulse", "speckle_noise": "speckle"}
@@ -234,6 +236,15 @@ def test_frost_without_textures_says_so_and_the_others_go_on(monkeypatch, tmp_pa
     assert corrupt(images, "snow", 1, index).shape == images.shape
 
 
+def test_an_index_of_other_types_gives_the_same_images_or_is_refused():
+    images, index = patterns(8), torch.arange(8)
+    expected = corrupt(images, "gaussian_noise", 3, index)
+    for same in (index.int(), index.to(torch.uint8), range(8)):
+        assert torch.equal(corrupt(images, "gaussian_noise", 3, same), expected)
+    for wrong in (index[:1], index[:, None], torch.tensor(0), index.double(), index.bool()):
+        assert "one whole number per image, shape (8,)" in refusal(images, "gaussian_noise", 3, wrong)
+
+
 def test_frost_crops_the_textures_of_a_folder(tmp_path):
     for number in range(1, 6):
         texture = np.full((200, 220, 3), 50 * number, np.uint8)
@@ -284,6 +295,55 @@ def test_the_script_says_when_its_images_are_not_those_of_the_manifest(command, 
         command("digits", "--out", out, "--types", "contrast", "--device", "cpu", "--manifest", manifest)
     with pytest.raises(SystemExit, match="another dataset, seed"):
         command("digits", "--out", out, "--seed", 1, "--device", "cpu", "--manifest", manifest)
+
+
+def test_the_script_replaces_no_file_of_others(command, tmp_path):
+    out = tmp_path / "digits_c"
+    out.mkdir()
+    np.save(out / "contrast.npy", np.zeros(3, np.uint8))
+    before = (out / "contrast.npy").read_bytes()
+    with pytest.raises(SystemExit, match=r"contrast\.npy was not written by this script.*: name another folder"):
+        command("digits", "--out", out, "--types", "saturate", "contrast", "--device", "cpu")
+    assert (out / "contrast.npy").read_bytes() == before and [p.name for p in out.iterdir()] == ["contrast.npy"]
+    (out / "contrast.npy").unlink()
+    np.save(out / "labels.npy", np.zeros(3, np.uint8))
+    with pytest.raises(SystemExit, match=r"labels\.npy holds the labels of other images"):
+        command("digits", "--out", out, "--types", "contrast", "--device", "cpu")
+
+
+def test_sets_of_another_seed_carry_their_manifest_wherever_the_other_one_is(command, tmp_path):
+    out, other = tmp_path / "digits_c", tmp_path / "other.json"
+    command("digits", "--out", out, "--types", "contrast", "--device", "cpu", "--seed", 1, "--manifest", other)
+    assert json.loads((out / "manifest.json").read_text()) == json.loads(other.read_text())
+    with pytest.raises(SystemExit, match="of another dataset, seed or number of images: name another folder"):
+        command("digits", "--out", out, "--types", "contrast", "--device", "cpu")
+
+
+def test_a_full_disk_ends_the_script_with_a_sentence(command, tmp_path):
+    out, before = tmp_path / "digits_c", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(
+            SystemExit, match=r"contrast\.npy could not be written \(.*\): what was there before is kept"
+        ):
+            command("digits", "--out", out, "--types", "contrast", "saturate", "--device", "cpu")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in out.iterdir()] == ["labels.npy"]
+
+
+def test_two_scripts_do_not_write_into_one_folder(command, tmp_path):
+    lock = locks.try_lock(tmp_path / "digits_c")
+    with pytest.raises(SystemExit, match=r"digits_c is being written by process \d+ .*: wait until it ends"):
+        command("digits", "--out", tmp_path / "digits_c", "--types", "contrast", "--device", "cpu")
+    lock.release()
+
+
+def test_a_garbled_manifest_ends_the_script_with_a_sentence(command, tmp_path):
+    for garbled, sentence in (("{", "cannot be read"), ("[]", "is no manifest of this script")):
+        (tmp_path / "manifest.json").write_text(garbled)
+        with pytest.raises(SystemExit, match=rf"manifest\.json {sentence}"):
+            command("digits", "--out", tmp_path, "--types", "contrast", "--device", "cpu")
 
 
 PUBLISHED = ROOT / "results" / "corruptions" / "cifar10.json"  # the manifest that scripts/corruptions.py wrote

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import json
+import os
 import resource
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,6 +92,25 @@ def test_no_space_left_is_said_as_the_system_says_it(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"a\.json could not be written \(No space left on device\)"):
         results.write(tmp_path / "a.json", {})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("umask, mode", [(0o002, 0o664), (0o077, 0o600)])
+def test_files_follow_the_umask_of_the_user(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        results.write(tmp_path / "a.json", {})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.json").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("kind", ["results", "weights"])
+def test_a_folder_that_cannot_be_written_is_named_before_the_training(kind, digits_run, tmp_path):
+    (tmp_path / kind).mkdir()
+    (tmp_path / kind / "digits").touch()  # a file blocks the folder's name
+    said = rf"{kind}/digits/small cannot be written \(Not a directory\)"
+    with pytest.raises(UserError, match=said), results.find_or_lock(digits_run()):
+        pass
 
 
 FOREIGN = {
@@ -240,6 +260,24 @@ def test_the_result_of_another_run_is_refused(digits_run):
 def test_a_lock_that_links_nowhere_is_refused(tmp_path):
     (tmp_path / ".lock").symlink_to(tmp_path / "gone" / "lock")
     with pytest.raises(locks.Closed, match="cannot be locked"):
+        locks.try_lock(tmp_path)
+
+
+def test_a_stale_lock_of_another_user_blocks_nobody(tmp_path, monkeypatch):
+    def only_read(path, mode="r", **options):
+        if mode != "r":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return open(path, mode, **options)
+
+    (tmp_path / ".lock").write_text("process 1 on another machine")
+    monkeypatch.setattr(locks, "open", only_read, raising=False)
+    lock = locks.try_lock(tmp_path)
+    assert lock and locks.try_lock(tmp_path) is None and locks.holder(tmp_path)
+    lock.release()
+    assert not locks.holder(tmp_path)
+    monkeypatch.setattr(locks.os, "access", lambda *_: False)
+    (tmp_path / ".lock").touch()
+    with pytest.raises(locks.Closed, match="Permission denied"):
         locks.try_lock(tmp_path)
 
 

@@ -127,6 +127,7 @@ def test_one_failure_is_kept_and_told_and_the_others_go_on(tmp_path):
     failed = [json.loads(p.read_text()) for p in tmp_path.rglob("failed.json")]
     assert len(failed) == 2 and all("lower lr=1e+30" in f["reason"] and f["config"]["lr"] == 1e30 for f in failed)
     assert [line.split()[3:8] for line in done.stdout.splitlines()[-3:-2]] == [["4", "2", "0", "2", "0"]]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["results", "weights"]  # the folders that are settings
 
 
 def test_a_folder_that_cannot_be_locked_fails_its_own_job_alone(tmp_path):

@@ -8,6 +8,9 @@
 The official CIFAR sets hold the test images, corrupted, in the same order. Our sets of TinyImageNet are made from its
 validation images, but the official Tiny-ImageNet-C is made from other images of the same classes. So results on
 official and on generated sets are not comparable.
+
+Arrays are official if their md5 is. Arrays of the same layout with another md5 are neither official nor ours: results
+on them say `unverified`. No md5 of the unpacked images of Tiny-ImageNet-C is known, so its layout decides.
 """
 
 import hashlib
@@ -15,26 +18,30 @@ import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, corrupt
+from rbue.data.checksums import CIFAR10_C, CIFAR100_C
+from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, corrupt, weather
 from rbue.data.files import decode_all, list_some, open_npy
 from rbue.data.sources import count_images, list_folders, nchw
 from rbue.errors import UserError, one_of
 
 WAY_OUT = "corruptions=generated makes ours instead"
+RELATED = (
+    0.3  # mean correlation of images with their clean originals; the 95 sets have 0.64 to 1.00, shuffled ones 0.04
+)
 
 
 @dataclass(frozen=True)
 class Sets:
     """The corrupted sets of one source. They are read one at a time, since all of them take gigabytes."""
 
-    source: str  # "official" or "generated": results on the two are not comparable
+    source: str  # "official", "generated" or "unverified": results on two of them are not comparable
     reader: Callable  # (name, severity, device) → images and labels
     cells: list = field(default_factory=lambda: [(name, severity) for name in TYPES for severity in SEVERITIES])
 
@@ -55,10 +62,12 @@ class Official:
     names: tuple[str, ...]  # the files or folders of a complete set
     check: Callable  # (paths, data): all checks that are cheap, run before the first set is evaluated
     read: Callable  # (paths, data, name, severity, device) → images and labels
+    md5: dict[str, str] = field(default_factory=dict)  # of the files, where known
+    note: str = ""
 
     @property
     def origin(self):
-        return f"{' and '.join(self.archives)} of https://zenodo.org/records/{self.record}"
+        return f"{' and '.join(self.archives)} of https://zenodo.org/records/{self.record}{self.note}"
 
 
 def sets(run, data) -> Sets:
@@ -81,8 +90,9 @@ def choose_sets(run, data, folder):
     if paths:
         refuse_missing(official, folder, paths)
         official.check(paths, data)
+        source = verify_official(official, paths, data, insist=run.corruptions == "official")
         warn_of_own(folder)
-        return Sets("official", partial(official.read, paths, data))
+        return Sets(source, partial(official.read, paths, data))
     if run.corruptions == "official":
         raise UserError(say_absent(official, folder))
     return offer_generated(partial(reread, list_kept(folder, run.trained_on, data), data), data)
@@ -143,6 +153,51 @@ def say_absent(official, folder):
     return f"{folder} holds no official files{ours}: unpack {official.origin} there, or {WAY_OUT}"
 
 
+def verify_official(official, paths, data, insist):
+    """Return "official" if all files have the official md5, else "unverified". Refuse other files if the user insists
+    on official ones, and always if they do not show the test images."""
+    others = [path for name, path in paths.items() if name in official.md5 and not has_md5(path, official.md5[name])]
+    if not others:
+        return "official"
+    names = list_some([path.name for path in others])
+    if insist:
+        again = f"unpack {official.origin} there again"
+        raise UserError(f"{others[0].parent} holds files without the official md5 ({names}): {again}, or {WAY_OUT}")
+    for path in others:
+        refuse_unrelated(path, data)
+    told = "results on them are labelled unverified, and are compared with no others"
+    warnings.warn(f"{others[0].parent} holds files that are neither official nor ours ({names}): {told}", stacklevel=2)
+    return "unverified"
+
+
+def has_md5(path, md5):
+    stat = path.stat()
+    return md5_of(path, stat.st_size, stat.st_mtime_ns) == md5
+
+
+@cache
+def md5_of(path, size, changed):
+    """Return the md5 of a file. It is read once per process, unless its size or its time of change differ."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
+
+
+def refuse_unrelated(path, data):
+    """Refuse a file whose images are constant, or of other images than the test set, or in another order."""
+    few = slice(None, None, max(1, len(data.test_images) // 100))
+    for severity in SEVERITIES:
+        alike = correlation(data.test_images[few], nchw(read_rows(path, data, severity)[few]))
+        if alike < RELATED:
+            why = f"at severity {severity} they correlate with them by {alike:.2f} instead of at least {RELATED}"
+            raise UserError(f"{path} does not hold the test images, corrupted ({why}): {WAY_OUT}")
+
+
+def correlation(images, others):
+    """Return the mean correlation of the pixels of two images. It is 0 for a constant image."""
+    centred = [x.double().flatten(1) - x.double().mean((1, 2, 3))[:, None] for x in (images, others)]
+    return torch.cosine_similarity(*centred).mean().item()
+
+
 # --- CIFAR ------------------------------------------------------------------------------------------------------------
 
 
@@ -190,6 +245,9 @@ def check_folders(paths, data):
 def class_folders(split, classes):
     """Return the sorted WordNet ids of the class folders: class k is the k-th of them, as for the clean images."""
     wnids = sorted(path.name for path in split.glob("n*"))
+    if len(wnids) > classes:
+        origin = OFFICIAL["tinyimagenet"].origin
+        raise UserError(f"{split} holds {len(wnids)} classes instead of {classes}: take {origin}, or {WAY_OUT}")
     if len(wnids) != classes:
         raise UserError(f"{split} holds {len(wnids)} of {classes} classes: unpack its archive again, or {WAY_OUT}")
     return wnids
@@ -201,6 +259,8 @@ def read_folders(paths, data, name, severity, device):
     pairs = list_folders(split, wnids)
     count_images(pairs, wnids, count, split)
     images = decode_all(pairs, size, tqdm(disable=True))  # the evaluation shows its own progress bar
+    if (images == images[0]).all():
+        raise UserError(f"{split} holds one image {len(images)} times: unpack its archive again, or {WAY_OUT}")
     return nchw(images), torch.tensor([label for _, label in pairs])
 
 
@@ -232,24 +292,42 @@ def reread(files, data, name, severity, device):
 def list_kept(folder, dataset, data):
     """Return {type: (its file, the sha256 of its five sets)} of the generated files that can be reused.
 
-    Files of another dataset or seed hold other images. A user's own type is always generated again, since its function
-    may have changed.
+    Files of another dataset or seed hold other images, and so does frost of other textures. A user's own type is always
+    generated again, since its function may have changed.
     """
     found = read_manifest(folder)
     if [found.get(key) for key in ("dataset", "seed", "images")] != [dataset, 0, len(data.test_images)]:
         return {}
-    paths = {name: folder / f"{name}.npy" for name in found["files"] if name in TYPES}
-    return {name: (path, found["files"][name]["sets"]) for name, path in paths.items() if path.exists()}
+    files = {name: entry for name, entry in found["files"].items() if name in TYPES and is_usual(name, entry)}
+    paths = {name: folder / f"{name}.npy" for name in files}
+    return {name: (path, files[name]["sets"]) for name, path in paths.items() if path.exists()}
+
+
+def is_usual(name, entry):
+    """Return whether an entry of a manifest has the sha256 of five sets, and for frost the usual textures."""
+    sets = entry.get("sets")
+    complete = isinstance(sets, list) and len(sets) == len(SEVERITIES)
+    return complete and (name != "frost" or entry.get("textures") == weather.STANDARD)
 
 
 def read_manifest(folder):
-    """Return the manifest that scripts/corruptions.py wrote into the folder, or {} if there is none."""
+    """Return the manifest that scripts/corruptions.py wrote into the folder, or {} if there is none of its."""
+    path = folder / "manifest.json"
+    return parse_manifest(path) if path.exists() else {}
+
+
+def parse_manifest(path):
+    """Return the content of a manifest, or {} if the file is JSON of another kind."""
     try:
-        found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read ({error}): move it away") from error
+    return found if is_manifest(found) else {}
+
+
+def is_manifest(found):
     ours = isinstance(found, dict) and {"dataset", "seed", "images", "files"} <= found.keys()
-    return found if ours else {}
+    return ours and isinstance(found["files"], dict) and all(isinstance(e, dict) for e in found["files"].values())
 
 
 def is_made_here(folder, data):
@@ -263,15 +341,20 @@ def is_made_here(folder, data):
     return np.array_equal(open_npy(path).reshape(-1)[: len(ours)], ours)
 
 
-def cifar(record, archive):
+def cifar(record, archive, md5):
     names = (*(f"{name}.npy" for name in TYPES), "labels.npy")
-    return Official(record, (archive,), names, check_arrays, read_arrays)
+    return Official(record, (archive,), names, check_arrays, read_arrays, md5)
 
 
 OFFICIAL = {
-    "cifar10": cifar("2535967", "CIFAR-10-C.tar"),
-    "cifar100": cifar("3555552", "CIFAR-100-C.tar"),
+    "cifar10": cifar("2535967", "CIFAR-10-C.tar", CIFAR10_C),
+    "cifar100": cifar("3555552", "CIFAR-100-C.tar", CIFAR100_C),
     "tinyimagenet": Official(
-        "2536630", ("Tiny-ImageNet-C.tar", "Tiny-ImageNet-C-extra.tar"), TYPES, check_folders, read_folders
+        "8206060",  # the mended copy of 2536630: https://github.com/hendrycks/robustness/issues/60
+        ("Tiny-ImageNet-C.tar", "Tiny-ImageNet-C-extra.tar"),
+        TYPES,
+        check_folders,
+        read_folders,
+        note=" (not the older record 2536630, whose frost has 1,000 classes)",
     ),
 }

@@ -288,12 +288,19 @@ def read_tinyimagenet(root, source):
 def class_names(root, classes):
     """Return the sorted WordNet ids: class k is the k-th of them, in whatever order wnids.txt lists them."""
     listed, present = root / "wnids.txt", {path.name for path in (root / "train").glob("n*")}
-    wnids = sorted(set(listed.read_text(encoding="utf-8").split()) if listed.exists() else present)
+    wnids = sorted(set(read_text(listed).split()) if listed.exists() else present)
     absent = [wnid for wnid in wnids if wnid not in present]
     if len(wnids) != classes or absent:
         names = f" (missing {list_some(absent)})" if absent else ""
         raise UserError(f"{root / 'train'} holds {len(wnids) - len(absent)} of {classes} classes{names}")
     return wnids
+
+
+def read_text(path):
+    try:
+        return path.read_text(encoding="utf-8")
+    except ValueError as error:
+        raise UserError(f"{path} is no text ({error})") from error
 
 
 def list_folders(split, wnids):
@@ -315,7 +322,7 @@ def read_annotations(listed, images, wnids):
     if not listed.exists():
         raise UserError(f"{listed} is missing, which names the classes of the validation images")
     labels, present = {wnid: k for k, wnid in enumerate(wnids)}, {path.name for path in images.glob("*")}
-    rows = [(*line.split("\t"), "")[:2] for line in listed.read_text(encoding="utf-8").splitlines()]
+    rows = [(*line.split("\t"), "")[:2] for line in read_text(listed).splitlines()]
     if strange := [f"{name} {wnid}" for name, wnid in rows if wnid not in labels]:
         raise UserError(f"{listed} names unknown classes ({list_some(strange)})")
     if absent := [name for name, _ in rows if name not in present]:

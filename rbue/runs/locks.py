@@ -33,7 +33,8 @@ class Lock:
         self.folder, self.file, self.made = folder, file, made
 
     def release(self):
-        (self.folder / ".lock").unlink(missing_ok=True)
+        with suppress(FileNotFoundError, PermissionError):  # a file of another user may stay: it locks nothing
+            (self.folder / ".lock").unlink()
         self.file.close()
         with suppress(OSError):  # a folder that holds files stays
             for folder in self.made:
@@ -57,7 +58,8 @@ def try_lock(folder):
     if file is None or file is BUSY:
         return None
     for part in folder.glob(".*.part"):  # a half-written file of a killed holder
-        part.unlink()
+        with suppress(OSError):  # of another user
+            part.unlink()
     return Lock(folder, file, made)
 
 
@@ -66,12 +68,13 @@ BUSY = object()
 
 def lock_file(path):
     """Open and lock the file. Return it, BUSY if another process holds it, or None if it was removed meanwhile."""
-    file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - held until released
+    file = open_lock(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(file.fileno()).st_ino == os.stat(path).st_ino:
-            file.truncate(0)
-            print(f"process {os.getpid()} on {os.uname().nodename}", file=file, flush=True)
+            if file.writable():
+                file.truncate(0)
+                print(f"process {os.getpid()} on {os.uname().nodename}", file=file, flush=True)
             return file
     except BlockingIOError:
         file.close()
@@ -80,6 +83,16 @@ def lock_file(path):
         pass
     file.close()
     return None
+
+
+def open_lock(path):
+    """Open the file to write its holder into it, or to read if it is of another user: that is enough to lock it."""
+    try:
+        return open(path, "a+", encoding="utf-8")
+    except PermissionError:
+        if not os.access(path.parent, os.W_OK):  # the run's files could not be written either
+            raise
+        return open(path, encoding="utf-8")
 
 
 def holder(folder):

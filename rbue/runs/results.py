@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import secrets
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,12 @@ def weights_folder(run) -> Path:
     return Path(run.weights_dir) / run.training_name
 
 
+def folders_written(run):
+    """Return the folders that a run writes into, from the ones that are settings to the ones that hold its folders."""
+    own = [folder(run).parent, *(weights_folder(part).parent for part in run.trainings)]
+    return dict.fromkeys([Path(run.results_dir), Path(run.weights_dir), *own])
+
+
 def is_trained(run):
     return os.path.exists(weights_folder(run) / "weights.pt")
 
@@ -35,7 +42,7 @@ def find_or_lock(run):
     """Yield the finished result, or lock the run and yield None."""
     result = find(run)
     if result is None:
-        check_writable(run.results_dir, run.weights_dir)
+        check_writable(*folders_written(run))
     with locks.held(folder(run)) if result is None else nullcontext():
         yield result or find(run)
 
@@ -160,19 +167,18 @@ def write(path, content):
 @contextmanager
 def replacing(path):
     """Yield a file that replaces `path` atomically: readers see the old or the new one, a full disk keeps the old."""
-    path, part = Path(path), None
+    path = Path(path)
+    part = path.with_name(f".{path.name}-{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
-            part = Path(file.name)
+        with open(part, "xb") as file:  # unlike a file of tempfile, it follows the user's umask
             yield file
             file.flush()
             os.fsync(file.fileno())
-        part.chmod(0o644)
         os.replace(part, path)
     except BaseException as error:
-        if part:
-            part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         if isinstance(error, OSError):
             why = f"{path} could not be written ({error.strerror or error})"
             raise UserError(f"{why}: what was there before is kept, and the same command goes on from it") from error

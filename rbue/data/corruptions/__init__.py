@@ -87,7 +87,7 @@ def corruption(name, severities):
 
 @torch.no_grad()
 def corrupt(images, name, severity, index, seed=0, textures=None, saved=None):
-    """Return corrupted copies of `images`. `index` (int64) holds their positions in the dataset.
+    """Return corrupted copies of `images`. `index` holds their positions in the dataset, one whole number per image.
 
     The official Tiny-ImageNet-C was stored as JPEG of quality 85, CIFAR-10-C without compression. So 64x64 images are
     compressed here too, and 32x32 images are not. `saved` sets another JPEG quality, or 0 for no compression.
@@ -95,7 +95,7 @@ def corrupt(images, name, severity, index, seed=0, textures=None, saved=None):
     constants, size = _constants(images, name, severity), images.shape[-1]
     make = partial(weather.frost, textures=textures) if name == "frost" else CORRUPTIONS[name].make
     quality = {64: 85}.get(size, 0) if saved is None else saved
-    images, index = images.contiguous(), index.to(images.device)
+    images, index = images.contiguous(), _positions(index, len(images)).to(images.device)
     out = torch.empty_like(images)
     step = max(1, CHUNK.get(images.device.type, CHUNK["cpu"]) // size**2)
     for start in range(0, len(images), step):
@@ -106,6 +106,15 @@ def corrupt(images, name, severity, index, seed=0, textures=None, saved=None):
             raise UserError(f"corruption {name} gives {got} instead of {wanted}")
         out[part] = jpeg.jpeg(done, quality) if quality else done
     return out
+
+
+def _positions(index, count):
+    """Return the index as int64, or refuse one that would give some images the random numbers of others."""
+    index = torch.as_tensor(index)
+    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool or index.shape != (count,):
+        got = f"{index.dtype} {tuple(index.shape)}"
+        raise UserError(f"index must hold one whole number per image, shape ({count},), not {got}")
+    return index.long()
 
 
 def _constants(images, name, severity):

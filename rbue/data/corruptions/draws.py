@@ -24,7 +24,7 @@ class Draws:
     """The random numbers of one type at one severity for the images at `index`. All shapes are per image."""
 
     def __init__(self, name, severity, index, seed=0):
-        self.keys = keys(seed + CORRUPT, 8 * number(name) + severity, index, len(STREAMS))
+        self.keys = keys(seed + CORRUPT, 8 * number(name) + severity, index.long(), len(STREAMS))
 
     def bits(self, stream, *shape):
         """Return int32, uniform over all 2**32 values."""

