@@ -4,16 +4,17 @@ python scripts/figures.py                                         # results/runs
 python scripts/figures.py --dataset digits --protocol demo        # only these
 python scripts/figures.py --results theirs --out theirs/figures   # somebody else's runs
 
+It writes <out>/headline: our accuracy and ECE against the printed ones, and ECE against test time; not for a selection.
 It writes to <out>/<protocol>/<dataset>/<arch>: each figure as .pdf and .png, and its numbers as .csv:
   corruptions-<source>      accuracy and ECE by severity, boxes over the corruption types; source: generated or official
   corruptions-<source>-ece  median ECE by severity; -averages.md has mean errors and mCE
   diversity-jsd, -dis       4 x 4 matrices over pairs of samples; diversity.md compares mean and max with the paper's
-  behaviours                accuracy against ECE, colour = q
+  behaviours                accuracy against ECE, the paper's points and ours
   framework                 a real test image, its sample predictions, their mean and entropy
   variance                  variance per layer: exact, Monte Carlo, the paper's formula, dropout; <out>/variance: over q
   posterior                 standard deviations of SVI's and IVON's weights per layer; their KL during training
   samples                   accuracy, ECE, NLL against test cost, in passes and in milliseconds
-  reliability, rejection    accuracy against confidence, and against the fraction of rejected images
+  reliability, rejection    accuracy against confidence; error against the fraction of rejected images
   twins, temperature, ood   tables: the deterministic network; temperature scaling; OOD detection
   scores                    table: more calibration errors, AURC, AUROC, AUPR, FPR95, from stored predictions
   own-corruptions           table: corruptions that the user registered, by severity
@@ -27,7 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 from rbue.cli import one_sentence_errors, parse_with_plugins
-from rbue.report.figures import draw, draw_general, left_out, makes, networks
+from rbue.report.figures import draw, draw_general, draw_headline, left_out, makes, networks
 from rbue.report.records import records
 from rbue.runs.places import COMMAND, PAPER
 from rbue.runs.results import collect
@@ -62,7 +63,10 @@ def main(argv=None):
     if not found:
         print(f"{args.results} holds no rows of a figure, so no figures: 'make demo' or '{COMMAND}' makes some")
     else:
-        print(f"{args.out}: {stems(draw_general(args.out))}")
+        general = draw_general(args.out)
+        if not any(wanted.values()):
+            general += draw_headline(runs, args.paper, args.out)
+        print(f"{args.out}: {stems(general)}")
     for network in found:
         report(network, draw(network, args.paper, args.out), args.out)
     if names := left_out(runs):

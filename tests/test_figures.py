@@ -374,7 +374,8 @@ def test_a_method_of_ones_own_is_drawn_whatever_its_hyperparameters_are_called(o
     assert set(corruptions.six(corruptions.load(network), "digits").row) == set(labels)
     points = behaviours.points(network.clean)
     assert points[["p", "q"]].isna().all(axis=None)  # they are MC-Dropout's p and MC-DropReLU's q
-    assert behaviours.own_settings(network.clean) == {label: label[4:-1] for label in labels}
+    (legend,) = behaviours.scatter(points, "title").legends
+    assert [text.get_text() for text in legend.texts] == ["Single", *labels]
 
 
 def test_the_framework_counts_the_passes_it_shows(monkeypatch, tmp_path):

@@ -16,6 +16,7 @@ from rbue.report.figures import (
     corruptions,
     diversity,
     framework,
+    headline,
     posterior,
     reliability,
     samples,
@@ -24,7 +25,7 @@ from rbue.report.figures import (
 from rbue.report.figures.frames import Network, left_out, networks
 from rbue.runs.places import COMMAND
 
-__all__ = ["FIGURES", "Network", "draw", "draw_general", "grids", "left_out", "makes", "networks"]
+__all__ = ["FIGURES", "Network", "draw", "draw_general", "draw_headline", "grids", "left_out", "makes", "networks"]
 
 FIGURES = {  # title → f(network, paper_dir, folder), which returns the written paths; none if no run has the data
     "corruption box plots": corruptions.draw,
@@ -50,6 +51,11 @@ def draw(network, paper_dir, out):
 def draw_general(out):
     """Draw the figures that need no run."""
     return variance.draw_over_q(Path(out))
+
+
+def draw_headline(records, paper_dir, out):
+    """Draw our numbers against the printed ones, and calibration against cost, from the runs of all networks."""
+    return headline.draw(records, paper_dir, out)
 
 
 def grids(network, paper_dir):

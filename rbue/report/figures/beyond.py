@@ -44,19 +44,19 @@ def twin(result):
 
 TWIN = [
     seeded("accuracy", "Accuracy, %", "samples", percent),
-    seeded("twin_accuracy", "Accuracy, %", "twin", percent),
+    seeded("twin_accuracy", "Accuracy, %", "noise off", percent),
     seeded("ece", "ECE", "samples", three),
-    seeded("twin_ece", "ECE", "twin", three),
+    seeded("twin_ece", "ECE", "noise off", three),
     seeded("nll", "NLL", "samples", three),
-    seeded("twin_nll", "NLL", "twin", three),
+    seeded("twin_nll", "NLL", "noise off", three),
     number("ours_passes", "Passes", "samples", count),
     number("ours_ms", "ms/image", "samples", milliseconds),
-    number("ours_twin_ms", "ms/image", "twin", milliseconds),
-    number("ours_cost", "Cost, samples / twin", "", factor),
+    number("ours_twin_ms", "ms/image", "noise off", milliseconds),
+    number("ours_cost", "Cost, samples / noise off", "", factor),
 ]
 TWIN_NOTES = [
-    "The twin is the same weights in one pass without noise: slope 1 − q on negative inputs for DropReLU, (l + u) / 2 "
-    "for RReLU, dropout switched off, the posterior's means for SVI.",
+    "Noise off: the same weights in one pass, with every random quantity at its mean. That is a slope of 1 − q on "
+    "negative inputs for DropReLU, (l + u) / 2 for RReLU, no dropout, and the posterior's means for SVI.",
     SEEDS,
 ]
 
@@ -139,7 +139,7 @@ MORE = [
 MORE_NOTES = [
     "Computed from `predictions.npz`. ECE with bins of equal width, as in the tables; with bins of equally many "
     "images; with bins within each predicted class; and by the paper's formula to the letter, with bins by the true "
-    "class's score, which is no calibration error (see `rbue/predictions.py`). AURC: the error among the least "
+    "class's score, which is no calibration error (see `rbue/runs/predictions.py`). AURC: the error among the least "
     "uncertain images, averaged over how many are kept. AUROC of mistakes and the scores of foreign images go by "
     "predictive entropy.",
     SEEDS,

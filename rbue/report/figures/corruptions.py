@@ -3,17 +3,21 @@
 Generated and official images differ, so each source has its own files, and no number mixes them.
 """
 
+from itertools import chain
+
 import pandas as pd
 
 from rbue.report.columns import METHOD, Grid, decimals, number
 from rbue.report.figures.frames import count_text, methods_of, nearest
 from rbue.report.figures.style import (
-    COLOURS,
+    INK,
     METRICS,
+    WIDTH,
     canvas,
     head,
     legend_below,
     lines_of,
+    look_of,
     save,
     styled,
     write_csv,
@@ -120,7 +124,7 @@ def box(row):
     return {"whislo": row.min, "q1": row.q1, "med": row.median, "q3": row.q3, "whishi": row.max, "fliers": []}
 
 
-def boxes(axis, numbers, offset, width, colour):
+def boxes(axis, numbers, offset, width, colour, row):
     """Draw one method's five boxes, and its clean test set as a short thick line at severity 0."""
     at, clean = numbers[numbers.severity > 0], numbers[numbers.severity == 0]
     drawn = axis.bxp(
@@ -134,38 +138,41 @@ def boxes(axis, numbers, offset, width, colour):
         whiskerprops={"color": colour, "linewidth": 0.8},
         capprops={"color": colour, "linewidth": 0.8},
     )
-    axis.hlines(clean["median"], offset - width / 2, offset + width / 2, colour, linewidth=2.5)
+    axis.hlines(clean["median"], offset - width / 2, offset + width / 2, colour, linewidth=2.5, label=row)
+    for artist in chain.from_iterable(drawn.values()):
+        artist.set_label(row)
     return drawn["boxes"][0]
 
 
 @styled
 def box_plots(numbers, title):
-    figure, axes = canvas(7, 5.6, nrows=2, sharex=True)
+    figure, axes = canvas(WIDTH, 6.4, nrows=2, sharex=True)
     rows, handles = methods_of(numbers), {}
     width = min(0.13, 0.9 / len(rows))
     for metric, axis in zip(("accuracy", "ece"), axes, strict=True):
         for k, (row, method) in enumerate(rows):
             of_row = numbers[(numbers.row == row) & (numbers.metric == metric)]
-            handles[row] = boxes(axis, of_row, width * (k - (len(rows) - 1) / 2), width, COLOURS[method])
+            offset, colour = width * (k - (len(rows) - 1) / 2), look_of(row, method)["color"]
+            handles[row] = boxes(axis, of_row, offset, width, colour, row)
         axis.set_ylabel(METRICS[metric])
         axis.grid(axis="x", visible=False)
         for between in SEVERITIES[1:]:
-            axis.axvline(between - 0.5, color="#DDDDDD", linewidth=0.6)
+            axis.axvline(between - 0.5, color=INK, alpha=0.15, linewidth=0.6)
     axes[1].set(xlabel="Severity (0: clean)", xticks=SEVERITIES, ylim=(0, None), xlim=(-0.5, 5.5))
     head(figure, title)
-    legend_below(figure, handles.values(), handles, 3)
+    legend_below(figure, handles.values(), handles, 6)
     return figure
 
 
 @styled
 def median_curves(numbers, title):
-    figure, axis = canvas(5, 3.8)
+    figure, axis = canvas(7, 4.4)
     for row, look in lines_of(methods_of(numbers)).items():
         of_row = numbers[(numbers.row == row) & (numbers.metric == "ece")].sort_values("severity")
-        axis.plot(of_row.severity, of_row["median"], label=row, **look)
+        axis.plot(of_row.severity, of_row["median"], **look)
     axis.set(xlabel="Severity (0: clean)", ylabel="Median ECE over types", xticks=SEVERITIES, ylim=(0, None))
-    axis.set_title(title)
-    legend_below(figure, *axis.get_legend_handles_labels(), 3)
+    head(figure, title)
+    legend_below(figure, *axis.get_legend_handles_labels(), 6)
     return figure
 
 

@@ -1,7 +1,6 @@
 """The diversity of four samples (or ensemble members): JSD and disagreement per pair (Section 4.4, Tables 4 and 5)."""
 
 import json
-import textwrap
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -9,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.colors import LogNorm
-from matplotlib.ticker import MaxNLocator
 
 from rbue.report.columns import METHOD, MISSING, Column, Grid, decimals, number
 from rbue.report.figures.frames import picked
-from rbue.report.figures.style import canvas, head, narrow, save, styled, write_csv, write_text
+from rbue.report.figures.style import INK, WIDTH, head, narrow, panel_grid, save, styled, write_csv, write_text
 from rbue.report.records import over_pairs, over_seeds, pairs
 from rbue.report.rows import METHODS, in_order, labelled
 
@@ -27,7 +25,10 @@ PANELS = [
     "MC-DropReLU(0.8)",
     "MC-DropReLU(0.95)",
 ]
-MEASURES = {"jsd": "Jensen–Shannon divergence (nats)", "dis": "Disagreement (share of test images)"}
+MEASURES = {  # measure → (what the cells show, their unit)
+    "jsd": ("Jensen–Shannon divergence between samples or members, in thousandths of a nat", 1e-3),
+    "dis": ("Test images on which two samples or members name different classes, in %", 1e-2),
+}
 ENDS = ("low", "high")  # of a 95 % bootstrap interval over test images
 COLUMNS = {f"{kind}_{measure}": f"{kind.title()}-{measure.upper()}" for measure in MEASURES for kind in ("mean", "max")}
 NOTES = [
@@ -99,35 +100,31 @@ def colour_scale(matrices):
     return LogNorm(low * 0.8, max(high, low * 1.5))  # the palest cell is not white; one value still has a scale
 
 
-def ticks(scale):
-    """Ticks at 1, 2, 5 in each decade; evenly spaced if the values span too little for that."""
-    round_values = np.outer(10.0 ** np.arange(-8, 1), (1, 2, 5)).ravel()
-    found = [tick for tick in round_values if scale.vmin <= tick <= scale.vmax]
-    even = MaxNLocator(4).tick_values(scale.vmin, scale.vmax)
-    return found if len(found) > 2 else [tick for tick in even if scale.vmin <= tick <= scale.vmax]
-
-
 def printed(value):
-    """Format with three decimals as in the paper, or with two digits if three decimals would be zeros."""
-    return f"{value:.3f}" if value >= 0.00095 or value == 0 else f"{value:.4f}"
+    """Format with one decimal, or with two if one would be a zero."""
+    return f"{value:.1f}" if value >= 0.095 or value == 0 else f"{value:.2f}"
 
 
-def panel(axis, matrix, scale, title):
+def panel(axis, matrix, scale, unit, title):
     """Draw one matrix. Zeros off the diagonal have the palest colour; the diagonal, always zero, stays blank."""
     matrix, size = np.asarray(matrix), len(matrix)
     shown = np.ma.masked_where(np.eye(size, dtype=bool), np.maximum(matrix, scale.vmin))
-    image = axis.imshow(shown, cmap="Blues", norm=scale)
+    axis.pcolormesh(shown, cmap="Blues", norm=scale, label=title)
     for (i, j), value in np.ndenumerate(matrix):
-        dark = i != j and scale(max(value, scale.vmin)) > 0.6
-        colour = "white" if dark else "#888888" if i == j else "black"
-        text = axis.text(j, i, "0" if i == j else printed(value), ha="center", va="center", fontsize=7, color=colour)
+        colour = INK if i == j else "#FFFFFF" if scale(max(value, scale.vmin)) > 0.6 else ON_PALE
+        number, look = "0" if i == j else printed(value / unit), {"ha": "center", "va": "center", "color": colour}
+        text = axis.text(j + 0.5, i + 0.5, number, **look)
         text.set_in_layout(False)  # it fits into its cell, and measuring it would take most of the drawing time
-    axis.set(xticks=range(size), yticks=range(size), title=narrow(title))
-    axis.set(xticklabels=range(1, size + 1), yticklabels=range(1, size + 1))
+    centres, names = np.arange(size) + 0.5, range(1, size + 1)
+    axis.set_xticks(centres, names)
+    axis.set_yticks(centres, names)
+    axis.set(title=narrow(title), aspect="equal", ylim=(size, 0))
     axis.grid(visible=False)
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
-    return image
+
+
+ON_PALE = "#08306B"  # text on a pale cell, which stays pale where the page is dark
 
 
 def shown_runs(frame):
@@ -140,18 +137,11 @@ def shown_runs(frame):
 @styled
 def matrices(frame, measure, title):
     runs = shown_runs(frame)
-    lines = -(-len(runs) // 4)
-    columns = -(-len(runs) // lines)
-    figure, axes = canvas(1.72 * columns + 0.9, 1.8 * lines + 0.55, nrows=lines, ncols=columns, squeeze=False)
-    scale = colour_scale([m[measure] for m in runs.matrices])
+    figure, axes = panel_grid(len(runs), 4, WIDTH / 4, 2.35, margin=0.6)
+    scale, (what, unit) = colour_scale([m[measure] for m in runs.matrices]), MEASURES[measure]
     for axis, (row, run) in zip(axes.flat, runs.iterrows(), strict=False):
-        image = panel(axis, run.matrices[measure], scale, row)
-    for axis in list(axes.flat)[len(runs) :]:
-        axis.set_axis_off()
-    bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, label=textwrap.fill(MEASURES[measure], 20 * lines))
-    bar.minorticks_off()
-    bar.set_ticks(ticks(scale), labels=[f"{tick:g}" for tick in ticks(scale)])
-    head(figure, f"{title}, seed {', '.join(map(str, sorted(set(runs.seed))))}")
+        panel(axis, run.matrices[measure], scale, unit, row)
+    head(figure, f"{title}, seed {', '.join(map(str, sorted(set(runs.seed))))}\n{what}")
     return figure
 
 

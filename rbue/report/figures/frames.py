@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from rbue.report.records import NETWORK, everywhere
+from rbue.report.records import NETWORK, everywhere, over_seeds
 from rbue.report.rows import by_protocol
 from rbue.report.text import arch_name, dataset_name
 
@@ -64,6 +65,19 @@ def nearest(runs, method, hyperparameter):
     if rows.empty:
         return None
     return rows.row[(rows.hyperparameter - hyperparameter).abs().fillna(0).idxmin()]
+
+
+def with_errors(runs, key):
+    """Return n, mean, std and standard error over seeds of accuracy and ECE, by the rule of claims/values.py.
+
+    Test images add a binomial error, which also bounds that of an ECE; several seeds add std/√n.
+    """
+    share = runs.accuracy / 100
+    frame = over_seeds(runs.assign(noise=np.sqrt(share * (1 - share) / runs.images)), key, ["accuracy", "ece", "noise"])
+    for metric, unit in (("accuracy", 100), ("ece", 1)):
+        seeds = frame[f"std_{metric}"].fillna(0) / np.sqrt(frame.n)
+        frame[f"se_{metric}"] = np.hypot(unit * frame.ours_noise, seeds)
+    return frame.drop(columns=["ours_noise", "std_noise"])
 
 
 def count_text(counts, noun="seed"):

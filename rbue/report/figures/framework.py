@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from matplotlib.patches import ConnectionPatch
 
 from rbue.report.figures.frames import picked
-from rbue.report.figures.style import COLOURS, canvas, head, save, styled, write_csv
+from rbue.report.figures.style import COLOURS, INK, WIDTH, canvas, head, save, styled, write_csv
 
 PASSES, CLASSES = 4, 10  # shown in the figure
 ROW = "MC-DropReLU(0.8)"  # its samples differ the most
@@ -56,7 +56,7 @@ def numbers(run):
 def arrow(figure, left, right):
     """Draw an arrow from the middle of one panel's right edge to the middle of another's left edge."""
     ends = {"xyA": (1.02, 0.5), "coordsA": left.transAxes, "xyB": (-0.02, 0.5), "coordsB": right.transAxes}
-    patch = ConnectionPatch(**ends, arrowstyle="-|>", color="#777777", linewidth=0.9, mutation_scale=9)
+    patch = ConnectionPatch(**ends, arrowstyle="-|>", color=INK, linewidth=0.8, mutation_scale=9)
     patch.set_in_layout(False)
     figure.add_artist(patch)
 
@@ -78,16 +78,16 @@ def show_image(axis, example):
 
 def show_mean(axis, example, colour):
     bars(axis, example.mean, example, colour)
-    names, most = example.classes, int(np.argmax(example.mean))
+    names, most = [name.replace("_", " ") for name in example.classes], int(np.argmax(example.mean))
     rotation = 90 if max(map(len, names)) > 2 else 0
     axis.set_xticks(range(len(likeliest(example))), [names[k] for k in likeliest(example)], rotation=rotation)
-    axis.set_title(f"Mean: {names[most]},\n{example.mean[most]:.0%}")
+    axis.set_title(f"Mean of all passes:\n{names[most]}, {example.mean[most]:.0%}")
 
 
 def show_entropy(axis, example):
     """Draw a gauge from zero to the maximal entropy."""
     most = log(len(example.classes))
-    axis.bar([0], [example.entropy], color="#777777", width=0.5)
+    axis.bar([0], [example.entropy], color=(INK, 0.6), width=0.5)
     axis.set(ylim=(0, most), xlim=(-0.6, 0.6), xticks=[], title=f"Entropy:\n{example.entropy:.2f} nats")
     axis.set_yticks([0, most], ["0", f"ln {len(example.classes)}"])
     axis.grid(visible=False)
@@ -95,14 +95,14 @@ def show_entropy(axis, example):
 
 @styled
 def diagram(run, title):
-    figure, axes = canvas(7, 3.4, MOSAIC, width_ratios=WIDTHS)
+    figure, axes = canvas(WIDTH, 4, MOSAIC, width_ratios=WIDTHS)
     example, colour = run.example, COLOURS[run.method]
     show_image(axes["image"], example)
     for name in NAMES[len(example.samples) :]:
         axes[name].set_axis_off()
     for name, probabilities in zip(NAMES, example.samples, strict=False):
         bars(axes[name], probabilities, example, colour)
-        axes[name].set_title(name, fontsize=8, loc="right", pad=1)
+        axes[name].set_title(name, loc="right", pad=1)
         arrow(figure, axes["image"], axes[name])
         arrow(figure, axes[name], axes["mean"])
     show_mean(axes["mean"], example, colour)

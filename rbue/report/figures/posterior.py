@@ -1,14 +1,26 @@
 """What variational inference learned: the weights' standard deviations per layer, and KL and accuracy over training."""
 
-from itertools import chain
-
 import pandas as pd
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from rbue.report.figures.frames import count_text, picked
-from rbue.report.figures.style import COLOURS, canvas, head, legend_below, save, styled, write_csv
+from rbue.report.figures.style import (
+    COLOURS,
+    INK,
+    WIDTH,
+    canvas,
+    head,
+    legend_below,
+    narrow,
+    save,
+    styled,
+    write_csv,
+)
 from rbue.report.records import over_seeds
 
+PANELS = {"Standard deviation": "Layer", "KL per image (nats)": "Epoch", "Training accuracy (%)": "Epoch"}
 QUANTILES = ("q05", "q25", "q50", "q75", "q95")
 
 
@@ -49,38 +61,40 @@ def curves(frame):
 
 def sigma_panel(axis, numbers, colour, row):
     axis.fill_between(numbers.layer, numbers.ours_q05, numbers.ours_q95, color=colour, alpha=0.2, linewidth=0)
-    axis.plot(numbers.layer, numbers.ours_q50, color=colour, label="after training: median, 5 to 95 %")
-    axis.plot(numbers.layer, numbers.ours_start, color="black", linestyle="--", label="at the start")
-    axis.set(title=row, yscale="log", ylabel="Standard deviation")
+    axis.plot(numbers.layer, numbers.ours_q50, color=colour, label=row)
+    axis.plot(numbers.layer, numbers.ours_start, color=INK, linestyle="--", label=f"{row}: start")
+    axis.set(yscale="log")
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 3), numticks=6))
     axis.yaxis.set_major_formatter("{x:g}")
     axis.yaxis.set_minor_formatter(NullFormatter())
 
 
-def curve_panel(axis, numbers, colour):
-    axis.plot(numbers.epoch, numbers.ours_kl, color=colour, label="KL per training image, nats")
-    axis.set(ylabel="KL per image (nats)", title="Training")
-    right = axis.twinx()
-    right.plot(numbers.epoch, 100 * numbers.ours_accuracy, color="black", linestyle=":", label="training accuracy")
-    right.set(ylim=(0, 102), ylabel="Accuracy (%)")
-    right.grid(False)
-    return right
-
-
 @styled
 def figure(spread, course, colours, title):
     rows = list(colours)
-    drawn, axes = canvas(7, 1 + 1.9 * len(rows), nrows=len(rows), ncols=2, squeeze=False, sharey="col")
-    for (left, right), row in zip(axes, rows, strict=True):
+    drawn, axes = canvas(WIDTH, 1.3 + 2.1 * len(rows), nrows=len(rows), ncols=3, squeeze=False, sharey="col")
+    for (left, middle, right), row in zip(axes, rows, strict=True):
+        of_row = course[course.row == row]
         sigma_panel(left, spread[spread.row == row], colours[row], row)
-        other = curve_panel(right, course[course.row == row], colours[row])
-    axes[0][1].set_ylim(0)  # all panels of the column share it, so it is set after the last
-    axes[-1][0].set_xlabel("Layer")
-    axes[-1][1].set_xlabel("Epoch")
+        middle.plot(of_row.epoch, of_row.ours_kl, color=colours[row], label=row)
+        right.plot(of_row.epoch, 100 * of_row.ours_accuracy, color=colours[row], label=row)
+        for axis, (name, along) in zip((left, middle, right), PANELS.items(), strict=True):
+            axis.set(title=narrow(row), ylabel=name, xlabel=along)
+    for axis in axes[0][1:]:
+        axis.set_ylim(0)  # all panels of a column share it, so it is set after the last
     head(drawn, title)
-    handles = [axis.get_legend_handles_labels() for axis in (axes[0][0], axes[0][1], other)]
-    legend_below(drawn, *([*chain(*parts)] for parts in zip(*handles, strict=True)), 2)
+    legend_below(drawn, *legend_parts(), 3)
     return drawn
+
+
+def legend_parts():
+    """Return handles and labels in ink, since each row has a colour of its own."""
+    handles = {
+        "median after training": Line2D([], [], color=INK),
+        "5 to 95 % of the weights": Patch(facecolor=(INK, 0.2)),
+        "at the start": Line2D([], [], color=INK, linestyle="--"),
+    }
+    return handles.values(), handles
 
 
 def draw(network, paper_dir, folder):

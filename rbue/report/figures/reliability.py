@@ -4,16 +4,19 @@ Neither is in the paper, which gives ECE as one number and entropy as a picture.
 """
 
 import pandas as pd
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from rbue.report.figures.frames import count_text, methods_of
 from rbue.report.figures.style import (
-    COLOURS,
+    INK,
+    WIDTH,
     canvas,
-    fitted,
     framed,
     head,
     legend_below,
     lines_of,
+    look_of,
     narrow,
     panel_grid,
     save,
@@ -21,6 +24,8 @@ from rbue.report.figures.style import (
     write_csv,
 )
 from rbue.report.records import over_seeds
+
+DRAWN = 50  # percent of the images; beyond, a handful of mistakes is left, and curves show chance
 
 # --- load, frame ------------------------------------------------------------------------------------------------------
 
@@ -54,9 +59,10 @@ def calibration_error(curve):
 
 
 def rejection(frame):
-    """Mean and std over seeds of the accuracy on kept images, in percent."""
-    frame = frame.assign(rejected=100 * frame.rejected, accuracy=100 * frame.accuracy)
-    return over_seeds(frame, ["row", "method", "rejected"], ["accuracy"])
+    """Mean and std over seeds of accuracy and error on kept images, in percent."""
+    accuracy = 100 * frame.accuracy
+    frame = frame.assign(rejected=100 * frame.rejected, accuracy=accuracy, error=100 - accuracy)
+    return over_seeds(frame, ["row", "method", "rejected"], ["accuracy", "error"])
 
 
 # --- draw -------------------------------------------------------------------------------------------------------------
@@ -64,44 +70,72 @@ def rejection(frame):
 
 def diagram(axis, curve, row):
     """Draw one diagram. A line from each bin to the diagonal is its gap; a dot's area is the bin's share of images."""
-    colour, share = COLOURS[curve.method.iloc[0]], curve["count"] / curve["count"].sum()
-    axis.plot([0, 1], [0, 1], color="#777777", linewidth=0.8)
+    colour, share = look_of(row, curve.method.iloc[0])["color"], curve["count"] / curve["count"].sum()
+    axis.plot([0, 1], [0, 1], color=INK, linewidth=0.8)
     faint = [(colour, min(1, 0.15 + 20 * s)) for s in share]  # a bin with few images is uncertain
-    axis.vlines(curve.confidence, curve.confidence, curve.accuracy, color=faint, linewidth=1.1)
-    look = {"color": colour, "edgecolor": "white", "linewidth": 0.4, "clip_on": False}
-    axis.scatter(curve.confidence, curve.accuracy, s=5 + 90 * share, **look)
-    axis.set_title(narrow(row), fontsize=8)
-    axis.text(0.97, 0.06, f"ECE {curve.ece.iloc[0]:.3f}", transform=axis.transAxes, ha="right", fontsize=7.5)
+    axis.vlines(curve.confidence, curve.confidence, curve.accuracy, color=faint, linewidth=1.1, label=row)
+    dots = {"s": 7 + 90 * share, "color": colour, "linewidth": 0, "clip_on": False}
+    axis.scatter(curve.confidence, curve.accuracy, label=row, **dots)
+    axis.set_title(narrow(row))
+    axis.text(1, 0.05, f"ECE {curve.ece.iloc[0]:.3f}", transform=axis.transAxes, ha="right")
     axis.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1), aspect="equal")
 
 
 @styled
 def diagrams(numbers, title):
     rows = list(dict.fromkeys(numbers.row))
-    figure, axes = panel_grid(len(rows), 5, 1.4, 1.6, margin=0.75, sharey=True)
+    figure, axes = panel_grid(len(rows), 5, WIDTH / 5, 1.95, margin=0.8, sharey=True)
     for axis, row in zip(axes.flat, rows, strict=False):
         diagram(axis, numbers[numbers.row == row], row)
     head(figure, title)
-    figure.supxlabel("Confidence", fontsize=9)
-    figure.supylabel("Share correct", fontsize=9)
+    figure.supxlabel("Confidence")
+    figure.supylabel("Share correct")
     return figure
 
 
 @styled
 def curves(numbers, title):
-    figure, axis = canvas(5.4, 4.2)
-    inside = numbers.row.map(framed(numbers.groupby("row").ours_accuracy.first(), "accuracy"))
-    for row, look in lines_of(methods_of(numbers)).items():
-        curve = numbers[(numbers.row == row) & inside]
-        axis.plot(curve.rejected, curve.ours_accuracy, label=row, markevery=2, **look)
-        low, high = (curve.ours_accuracy + sign * curve.std_accuracy.fillna(0) for sign in (-1, 1))
-        axis.fill_between(curve.rejected, low, high, color=look["color"], alpha=0.15, linewidth=0)
-    beyond = numbers[~inside].groupby("row", sort=False).ours_accuracy.agg(["first", "last"]).itertuples()
-    named = "".join(f"\nbeyond the frame: {row}, {first:.1f} → {last:.1f} %" for row, first, last in beyond)
-    axis.set(xlabel="Images rejected, the most uncertain first (%)", ylabel="Accuracy of the kept (%)")
-    axis.set_title(fitted(title + named, figure))
-    legend_below(figure, *axis.get_legend_handles_labels(), 3)
+    """Draw the baselines' curves and the proposed rows', each beside Single's and Deep Ensemble's."""
+    inside = numbers.row.map(framed(numbers.groupby("row").ours_error.first(), "accuracy"))
+    panels = {name: rows for name, rows in split(numbers[inside]).items() if len(rows)}
+    figure, axes = canvas(4 * len(panels) + 1, 4.6, ncols=len(panels), squeeze=False, sharey=True)
+    for axis, (name, rows) in zip(axes.flat, panels.items(), strict=True):
+        panel(axis, numbers[numbers.row.isin(rows)], name)
+    axes.flat[0].set_ylabel("Error among the kept images (%)")
+    head(figure, title + outside_text(numbers[~inside]))
+    looks = lines_of(methods_of(numbers[inside]))
+    legend_below(figure, [Line2D([], [], **look) for look in looks.values()], looks, 4)
     return figure
+
+
+def split(numbers):
+    """Return {panel's title: rows}. Rows that are not proposed by the paper stand together."""
+    rows = list(dict.fromkeys(numbers.row))
+    proposed = [row for row, method in methods_of(numbers) if method in ("rrelu", "dropreLU")]
+    if not proposed or len(proposed) == len(rows):
+        return {"": rows}
+    guides = [row for row, method in methods_of(numbers) if method in ("single", "deep_ensemble")]
+    return {"Other methods": [row for row in rows if row not in proposed], "Proposed methods": [*guides, *proposed]}
+
+
+def panel(axis, numbers, name):
+    for row, look in lines_of(methods_of(numbers)).items():
+        curve = numbers[(numbers.row == row) & (numbers.rejected <= DRAWN)]
+        axis.plot(curve.rejected, curve.ours_error, **look)
+        low, high = (curve.ours_error + sign * curve.std_error.fillna(0) for sign in (-1, 1))
+        axis.fill_between(curve.rejected, low, high, color=look["color"], alpha=0.15, linewidth=0, label=row)
+    axis.set(xlabel="Images rejected, the most uncertain first (%)", title=name, yscale="log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def outside_text(numbers):
+    ends = numbers[numbers.rejected <= DRAWN].groupby("row", sort=False).ours_error.agg(["first", "last"]).itertuples()
+    return "".join(f"\nbeyond the frame: {row}, {first:.1f} → {last:.1f} %" for row, first, last in ends)
+
+
+BINS = "a dot is a bin: its area is the share of images in it, its line the gap to perfect calibration"
 
 
 def draw_reliability(network, paper_dir, folder):
@@ -109,7 +143,7 @@ def draw_reliability(network, paper_dir, folder):
     if frame.empty:
         return []
     numbers = bins(frame)
-    title = f"{network.title()}, {count_text(frame.groupby('row').seed.nunique())}; a dot's area: share of images"
+    title = f"{network.title()}, {count_text(frame.groupby('row').seed.nunique())}\n{BINS}"
     return [*save(diagrams(numbers, title), folder / "reliability"), write_csv(numbers, folder / "reliability.csv")]
 
 

@@ -5,8 +5,6 @@ Milliseconds are measured for all passes together and for one pass without noise
 difference equally.
 """
 
-import textwrap
-
 import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
@@ -14,6 +12,7 @@ from matplotlib.ticker import LogLocator
 from rbue.report.figures.frames import count_text, methods_of
 from rbue.report.figures.style import (
     METRICS,
+    WIDTH,
     canvas,
     framed,
     head,
@@ -27,7 +26,7 @@ from rbue.report.figures.style import (
 from rbue.report.records import over_seeds
 
 SCORES = list(METRICS)
-COSTS = {"samples": "Passes: samples or members", "ours_ms": "Milliseconds an image"}
+COSTS = {"samples": "Passes: samples or members", "ours_ms": "Milliseconds per image"}
 
 
 def load(network):
@@ -70,12 +69,30 @@ def split(numbers, metric):
     return numbers[inside], numbers[~inside]
 
 
-def outside_text(numbers, metric):
-    """Name the curves that are not drawn with their first and last values: `beyond: SVI, 44.3 → 78.9`."""
-    digits = 1 if metric == "accuracy" else 3
-    ends = numbers.groupby("row", sort=False)[f"ours_{metric}"].agg(["first", "last"])
-    named = [f"beyond: {row}, {first:.{digits}f} → {last:.{digits}f}" for row, first, last in ends.itertuples()]
-    return "".join(f"\n{textwrap.fill(line, 36)}" for line in named)
+def outside_text(numbers):
+    """Name the curves that are not drawn with their first and last values: `SVI, Accuracy (%) 44.3 → 78.9`."""
+    named = {}
+    for metric, name in METRICS.items():
+        digits, beyond = 1 if metric == "accuracy" else 3, split(numbers, metric)[1]
+        ends = beyond.groupby("row", sort=False)[f"ours_{metric}"].agg(["first", "last"])
+        for row, first, last in ends.itertuples():
+            named.setdefault(row, []).append(f"{name} {first:.{digits}f} → {last:.{digits}f}")
+    return "".join(f"\nbeyond the frame: {row}, {', '.join(values)}" for row, values in named.items())
+
+
+def drawn_rows(numbers):
+    """Return the rows that are within the frame of any metric."""
+    return {row for metric in METRICS for row in split(numbers, metric)[0].row}
+
+
+def one_pass(numbers):
+    """Whether a row needs one pass only, such as Single: its value is also a dotted line."""
+    return numbers.groupby("row").samples.transform("max") == 1
+
+
+def dotted_text(numbers):
+    rows = list(dict.fromkeys(numbers.row[one_pass(numbers)]))
+    return f"; dotted: {' and '.join(rows)}, in one pass" if rows else ""
 
 
 def plot(axis, numbers, cost, metric, looks):
@@ -84,24 +101,23 @@ def plot(axis, numbers, cost, metric, looks):
     for row, curve in numbers.groupby("row", sort=False):
         axis.plot(curve[cost], curve[ours], **looks[row])
         low, high = (curve[ours] + sign * curve[std].fillna(0) for sign in (-1, 1))
-        axis.fill_between(curve[cost], low, high, color=looks[row]["color"], alpha=0.15, linewidth=0)
-    for value in numbers[ours][numbers.groupby("row").samples.transform("max") == 1]:
-        axis.axhline(value, color="black", linewidth=0.7, linestyle=":")
+        axis.fill_between(curve[cost], low, high, color=looks[row]["color"], alpha=0.15, linewidth=0, label=row)
+    for single in numbers[one_pass(numbers)].itertuples():
+        look = {"color": looks[single.row]["color"], "linewidth": 0.9, "linestyle": ":"}
+        axis.axhline(getattr(single, ours), label=single.row, **look)
 
 
 def panel(axis, numbers, cost, metric, looks):
-    """Draw one panel. Return the curves that end too far away to be drawn."""
-    inside, beyond = split(numbers, metric)
+    """Draw the curves that end within one frame."""
+    inside, _ = split(numbers, metric)
     plot(axis, inside, cost, metric, looks)
     axis.set(xscale="log", ylim=limits(inside[f"ours_{metric}"]))
-    return beyond
 
 
 def panels_row(axes, numbers, cost, looks):
     for axis, (metric, name) in zip(axes, METRICS.items(), strict=True):
-        beyond = panel(axis, numbers, cost, metric, looks)
-        axis.set_ylabel(name)
-        axis.set_xlabel(COSTS[cost] + outside_text(beyond, metric), fontsize=8)
+        panel(axis, numbers, cost, metric, looks)
+        axis.set(ylabel=name, xlabel=COSTS[cost])
         axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
         axis.xaxis.set_major_formatter("{x:g}")
         axis.minorticks_off()
@@ -111,12 +127,13 @@ def panels_row(axes, numbers, cost, looks):
 def panels(numbers, title):
     """Draw one line of panels per cost; without measured times there is one line."""
     costs = [cost for cost in COSTS if numbers[cost].notna().all()]
-    figure, axes = canvas(7, 2.6 * len(costs) + 1, nrows=len(costs), ncols=3, squeeze=False)
+    figure, axes = canvas(WIDTH, 2.7 * len(costs) + 1.3, nrows=len(costs), ncols=3, squeeze=False)
     looks = lines_of(methods_of(numbers))
     for line, cost in zip(axes, costs, strict=True):
         panels_row(line, numbers, cost, looks)
-    head(figure, title)
-    legend_below(figure, [Line2D([], [], **look) for look in looks.values()], looks, 4)
+    head(figure, title + dotted_text(numbers) + outside_text(numbers))
+    shown = {row: Line2D([], [], **look) for row, look in looks.items() if row in drawn_rows(numbers)}
+    legend_below(figure, shown.values(), shown, 4)
     return figure
 
 
@@ -125,5 +142,5 @@ def draw(network, paper_dir, folder):
     if frame.empty or frame.samples.max() == 1:
         return []
     numbers = curves(frame)
-    title = f"{network.title()}, {count_text(numbers.n)}; dotted: Single's one pass"
+    title = f"{network.title()}, {count_text(numbers.n)}"
     return [*save(panels(numbers, title), folder / "samples"), write_csv(numbers, folder / "samples.csv")]

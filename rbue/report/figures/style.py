@@ -1,8 +1,9 @@
-"""The style of every figure: one colour per method, fonts that survive print, reproducible files."""
+"""The style of every figure: one look per row, one text size, one ink, fonts that survive print, reproducible files."""
 
 import textwrap
 from pathlib import Path
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -24,10 +25,15 @@ class Looks(dict):
         return self.left[(others.index(method) if method in others else 0) % len(self.left)]
 
 
+INK = "#222222"  # text, axes, grid, and what stands for no method; the page replaces it in its dark mode
+TEXT = 10  # points, of all text in all figures
+WIDTH = 9  # inches of a wide figure: 864 pixels, so that the page never shrinks its text
+NARROW = 5  # inches of the narrowest figure, which leaves its title enough room
+
 # The palette of Okabe and Ito, which colour-blind readers can distinguish. A method has the same look in every figure.
 COLOURS = Looks(
     ["#56B4E9", "#7F7F7F", "#8C6D31"],
-    single="#000000",
+    single=INK,
     mc_dropout="#E69F00",
     deep_ensemble="#0072B2",
     svi="#CC79A7",
@@ -35,25 +41,33 @@ COLOURS = Looks(
     dropreLU="#D55E00",
 )
 # Section 4.5 draws MC-DropReLU as stars, MC-Dropout as squares and Deep Ensemble as circles.
-MARKERS = Looks("Pvhd", single="X", mc_dropout="s", deep_ensemble="o", svi="D", rrelu="^", dropreLU="*")
+MARKERS = Looks("h<>d", single="X", mc_dropout="s", deep_ensemble="o", svi="D", rrelu="^", dropreLU="*")
+# Rows of one method: shades of its colour, darker with p and q. Each q also has its own marker.
+ROW_COLOURS = {
+    "MC-Dropout(0.2)": "#F0B83C",
+    "MC-Dropout(0.5)": "#B37A00",
+    "MC-DropReLU(0.8)": "#F7A889",
+    "MC-DropReLU(0.85)": "#EC7446",
+    "MC-DropReLU(0.9)": "#CC4A12",
+    "MC-DropReLU(0.95)": "#8F2A00",
+}
+ROW_MARKERS = {"MC-DropReLU(0.8)": "v", "MC-DropReLU(0.85)": "P", "MC-DropReLU(0.9)": "p", "MC-DropReLU(0.95)": "*"}
+SIZES = {"*": 9, "X": 6.5, "P": 6.5, "p": 6.5, "v": 6, "^": 6, "D": 5}  # a marker's width in points, for equal areas
 METRICS = {"accuracy": "Accuracy (%)", "ece": "ECE", "nll": "NLL (nats)"}
 NEAR = {"accuracy": 5, "ece": 0.03, "nll": 0.3}  # two values this close always share a frame
 
 STYLE = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.labelsize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "figure.titlesize": 10,
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), TEXT),
+    **dict.fromkeys(("legend.fontsize", "figure.titlesize", "figure.labelsize"), TEXT),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor"), INK),
+    **dict.fromkeys(("xtick.color", "ytick.color", "grid.color", "hatch.color"), INK),
     "legend.frameon": False,
     "legend.handlelength": 2.8,  # long enough to show dashes
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": "#DDDDDD",
+    "grid.alpha": 0.15,
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.4,
     "pdf.fonttype": 42,  # publishers refuse Type 3
@@ -72,14 +86,14 @@ def styled(draw):
 
 
 def canvas(width, height, mosaic=None, **grid):
-    """Return a figure outside pyplot's global state, and its axes. 7 inches is the text width of a page."""
+    """Return a figure outside pyplot's global state, and its axes."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplot_mosaic(mosaic, **grid) if mosaic else figure.subplots(**grid)
 
 
 def head(figure, title):
-    figure.suptitle(fitted(title, figure))
+    figure.suptitle(fitted(title, figure), x=0.01, ha="left")
 
 
 def fitted(text, figure):
@@ -88,18 +102,18 @@ def fitted(text, figure):
 
 
 def narrow(row):
-    """Wrap a row's name for a panel's title: the paper's longest name fits into one line."""
-    return textwrap.fill(row, 19)
+    """Break a row's name before its hyperparameters, if it is too long for a panel's title."""
+    return row if len(row) < 20 else row.replace("(", "\n(", 1)
 
 
-LETTERS = 14  # per inch, at the title's size
+LETTERS = 13.5  # per inch
 
 
 def panel_grid(count, most, width, height, margin, **more):
     """Return a grid of `count` panels, at most `most` per line; the rest of the last line stays empty."""
     lines = -(-count // most)
     columns = -(-count // lines)
-    size = width * columns, height * lines + margin
+    size = max(width * columns, NARROW), height * lines + margin
     figure, axes = canvas(*size, nrows=lines, ncols=columns, squeeze=False, **more)
     for axis in axes.flat[count:]:
         axis.set_axis_off()
@@ -125,8 +139,23 @@ def make_smaller(png, photographs):
     """Rewrite the file with fewer bytes, which the page carries: a drawing keeps 256 colours, photographs keep all."""
     with Image.open(png) as image:
         opaque = image.convert("RGB")
-    small = opaque if photographs else opaque.quantize(256, dither=Image.Dither.NONE)
+    small = opaque if photographs else with_palette(opaque)
     small.save(png, optimize=True)
+
+
+def with_palette(image, size=256):
+    """Keep the commonest colours exactly, and give the others the nearest of these.
+
+    Pillow's own palettes alter the colour of a row that has few pixels.
+    """
+    codes = np.asarray(image, np.int32) @ (1 << np.array([16, 8, 0], np.int32))
+    found, where, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    colours = found[:, None] >> np.array([16, 8, 0]) & 255
+    kept = colours[np.argsort(-counts, kind="stable")[:size]]
+    nearest = np.square(colours[:, None] - kept).sum(-1).argmin(1).astype(np.uint8)
+    small = Image.fromarray(nearest[where].reshape(codes.shape)).convert("P")
+    small.putpalette(kept.astype(np.uint8).tobytes())
+    return small
 
 
 def write_csv(frame, path):
@@ -164,21 +193,12 @@ def limits(values):
     return values.min() - margin, values.max() + margin
 
 
-def line_style(position, count):
-    """Rows of one method share its colour: the last is solid and filled, the others are dashed and hollow."""
-    return ["-", "--", "-.", ":"][(count - 1 - position) % 4]
+def look_of(row, method):
+    """Return {colour, marker, its size} of a row: the same in every figure."""
+    marker = ROW_MARKERS.get(row, MARKERS[method])
+    return {"color": ROW_COLOURS.get(row, COLOURS[method]), "marker": marker, "markersize": SIZES.get(marker, 5.5)}
 
 
 def lines_of(rows):
     """Return {row: keywords for plot} for (row, method) pairs in order."""
-    of_method = {method: [row for row, m in rows if m == method] for _, method in rows}
-    return {
-        row: {
-            "color": COLOURS[method],
-            "marker": MARKERS[method],
-            "linestyle": line_style(of_method[method].index(row), len(of_method[method])),
-            "markersize": 7 if MARKERS[method] == "*" else 4,
-            "markerfacecolor": COLOURS[method] if row == of_method[method][-1] else "white",
-        }
-        for row, method in rows
-    }
+    return {row: look_of(row, method) | {"label": row} for row, method in rows}

@@ -13,6 +13,8 @@ from rbue.report.columns import Column, Grid, count, decimals, number, shown, ti
 from rbue.report.figures.frames import count_text, picked
 from rbue.report.figures.style import (
     COLOURS,
+    INK,
+    WIDTH,
     canvas,
     head,
     legend_below,
@@ -27,11 +29,11 @@ from rbue.report.records import over_seeds
 Q = np.round(np.arange(0.05, 1, 0.05), 2)
 PAPERS_Q = (0.8, 0.85, 0.9, 0.95)
 LINES = {  # column → (legend, keywords for plot)
-    "paper": ("the paper's formula", {"color": "black", "linestyle": "--"}),
+    "paper": ("the paper's formula", {"color": INK, "linestyle": "--"}),
     "dropout": ("dropout at p = 1 − q", {"color": COLOURS["mc_dropout"], "linestyle": "-."}),
     "closed": ("exact", {"color": COLOURS["dropreLU"], "linestyle": "-"}),
 }
-DRAWN = {"color": COLOURS["dropreLU"], "linestyle": "none", "marker": "o", "markersize": 4.5, "mfc": "white"}
+DRAWN = {"color": COLOURS["dropreLU"], "linestyle": "none", "marker": "o", "markersize": 5, "mfc": "none"}
 
 
 # --- over q -----------------------------------------------------------------------------------------------------------
@@ -70,20 +72,20 @@ def sum_panel(axis, q):
     """Draw a waterfall: the paper's two terms up, the covariance down, and the result."""
     parts = terms(q)
     ends = np.cumsum([0, *parts.values()])
-    colours, hatches = ["#BBBBBB", "#BBBBBB", "white"], ["", "", "///"]
-    axis.bar(range(3), parts.values(), bottom=ends[:3], color=colours, edgecolor="#777777", hatch=hatches, width=0.6)
+    colours, hatches = [(INK, 0.3), (INK, 0.3), "none"], ["", "", "///"]
+    axis.bar(range(3), parts.values(), bottom=ends[:3], color=colours, edgecolor=INK, hatch=hatches, width=0.6)
     axis.bar([3], ends[-1:], color=COLOURS["dropreLU"], width=0.6)
-    axis.hlines(ends[1:4], [0.3, 1.3, 2.3], [0.7, 1.7, 2.7], color="black", linewidth=0.8)
-    axis.text(0, ends[2], "the paper\nstops here", fontsize=8, ha="center", va="center")
-    axis.annotate("", (0.68, ends[2]), (0.4, ends[2]), arrowprops={"arrowstyle": "->", "linewidth": 0.8})
-    axis.set_xticks(range(4), [*parts, "exact:\nq(1−q)·Σ x²\nover x < 0"], fontsize=7.5)
+    axis.hlines(ends[1:4], [0.3, 1.3, 2.3], [0.7, 1.7, 2.7], color=INK, linewidth=0.8)
+    axis.text(0, ends[2], "the paper\nstops here", ha="center", va="center")
+    axis.annotate("", (0.68, ends[2]), (0.45, ends[2]), arrowprops={"arrowstyle": "->", "color": INK})
+    axis.set_xticks(range(4), [*parts, "exact:\nq(1−q)·Σ x²\nover x < 0"])
     axis.set(title=f"Where the proof goes wrong, q = {q:g}", ylabel="Variance", ylim=(0, 1.08 * ends.max()))
     axis.grid(axis="x", visible=False)
 
 
 @styled
 def over_q_figure(frame):
-    figure, (left, right) = canvas(7, 3.5, ncols=2)
+    figure, (left, right) = canvas(WIDTH, 4.2, ncols=2)
     curve_panel(left, frame)
     sum_panel(right, 0.8)
     head(figure, f"Variance of a DropReLU layer, {simulation.INPUTS} standard normal inputs")
@@ -152,10 +154,16 @@ def layers(frame):
 BEHIND = {"dropout": ("dropout behind the rectifier, p = 1 − q", LINES["dropout"][1])}  # its place in networks
 
 
+DOTS = {"paper": "_", "dropout": "s", "closed": "o"}  # marker of each column where layers are too many for lines
+MANY = 40  # layers
+
+
 def layer_panel(axis, numbers, row):
-    at = numbers.site + 1
+    """Draw lines with the draws on them. If layers are many and differ in turn, dots show bands instead of a zigzag."""
+    at, many = numbers.site + 1, len(numbers) > MANY
     for column, (label, look) in (LINES | BEHIND).items():
-        axis.plot(at, numbers[f"ours_{column}"], label=label, **look)
+        dots = {"linestyle": "none", "marker": DOTS[column], "markersize": 4.5, "markeredgewidth": 1} if many else {}
+        axis.plot(at, numbers[f"ours_{column}"], label=label, **look | dots)
     axis.plot(at, numbers.ours_monte_carlo, label="drawn", **DRAWN)
     axis.set(yscale="log", title=row)
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 3), numticks=6))
@@ -167,13 +175,15 @@ def layer_panel(axis, numbers, row):
 @styled
 def layers_figure(numbers, title):
     rows = list(dict.fromkeys(numbers.row))
-    figure, axes = panel_grid(len(rows), 2, 3.5, 2.1, margin=1, sharex=True)
+    wide = numbers.site.max() >= MANY
+    size = (WIDTH, 3.4) if wide else (WIDTH / 2, 2.4)
+    figure, axes = panel_grid(len(rows), 1 if wide else 2, *size, margin=1.1, sharex=True)
     for axis, row in zip(axes.flat, rows, strict=False):
         layer_panel(axis, numbers[numbers.row == row], row)
     head(figure, title)
     for axis in axes[-1]:
         axis.set_xlabel("Layer, in the order of execution")
-    figure.supylabel("Variance of the layer's sum", fontsize=9)
+    figure.supylabel("Variance of the layer's sum")
     legend_below(figure, *axes.flat[0].get_legend_handles_labels(), 4)
     return figure
 

@@ -1,0 +1,231 @@
+"""The answer in one picture: our numbers against the printed ones, and what calibration costs at test time.
+
+Left, each measured cell of the paper's Tables 1-3: the difference of accuracy and of ECE. Right, ECE against
+milliseconds per image, for the network with the most measured rows.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+from rbue.report.cells import paper_cells
+from rbue.report.figures import beyond, samples
+from rbue.report.figures.corruptions import six
+from rbue.report.figures.frames import count_text, methods_of, networks, with_errors
+from rbue.report.figures.style import COLOURS, INK, WIDTH, canvas, head, look_of, save, styled, write_csv
+from rbue.report.records import KEY, NETWORK, in_tables
+from rbue.report.rows import ARCHS, DATASETS, FULL, METHODS, by_protocol, in_order, paper_order
+from rbue.report.text import arch_name, dataset_name
+
+PLACE = ["dataset", "arch"]
+IMAGES = 10_000  # in each of the paper's three test sets
+ROUNDING = {"accuracy": 0.005, "ece": 0.005}  # half of the last printed digit
+DIFFERENCES = {"accuracy": "Ours − printed\n(percentage points)", "ece": "Ours − printed\n(left: ours is lower)"}
+NAMES = {"accuracy": "Accuracy", "ece": "ECE"}
+Z = 1.96
+PROPOSED = ("rrelu", "dropreLU")
+TWIN, SCALED = "noise switched off, one pass", "Single, temperature scaled"
+
+
+# --- frame: printed against ours --------------------------------------------------------------------------------------
+
+
+def compared(records, paper_dir):
+    """Return each measured cell with its difference from the printed number and half of its 95 % interval.
+
+    Only schedules as long as the paper's compare. Both sides count as independent, as in claims/values.py: the
+    binomial error of the printed number and the standard error of ours add up, and rounding comes on top.
+    """
+    ours = with_errors(records[in_tables(records) & records.protocol.isin(FULL)], [*KEY, "method"])
+    cells = ours.merge(paper_cells(paper_dir)[[*PLACE, "row", *DIFFERENCES]], on=[*PLACE, "row"])
+    share = cells.accuracy / 100
+    noise = np.sqrt(share * (1 - share) / IMAGES)
+    for metric, unit in (("accuracy", 100), ("ece", 1)):
+        cells[f"diff_{metric}"] = cells[f"ours_{metric}"] - cells[metric]
+        cells[f"half_{metric}"] = ROUNDING[metric] + Z * np.hypot(cells[f"se_{metric}"], unit * noise)
+    return one_protocol(cells.rename(columns={metric: f"paper_{metric}" for metric in DIFFERENCES}))
+
+
+def one_protocol(cells):
+    """Keep each network's protocol with the most measured rows; if there are two, `matched`."""
+    rows, rank = cells.groupby(NETWORK).row.transform("size"), cells.protocol.map(FULL.index)
+    best = cells.assign(rows=rows, rank=rank).sort_values(["rows", "rank"], ascending=[False, True])
+    return cells.merge(best.drop_duplicates(PLACE)[NETWORK], on=NETWORK)
+
+
+def agree(cells, metric):
+    """Whether the interval of each difference contains zero."""
+    return cells[f"diff_{metric}"].abs() <= cells[f"half_{metric}"]
+
+
+# --- frame: quality against cost --------------------------------------------------------------------------------------
+
+
+def best_measured(records):
+    """Return the network with the most rows, then the most runs, that has scores by number of samples; or None."""
+    return next((network for network in sorted(networks(records), key=order) if not costs(network).empty), None)
+
+
+def order(network):
+    own = network.clean[network.clean.method.isin(METHODS)]
+    place = paper_order([network.dataset, network.arch])
+    return -own.row.nunique(), by_protocol(network.protocol), -len(own), place
+
+
+def costs(network):
+    """Return ECE, NLL and milliseconds per image of the paper's six methods.
+
+    `kind` says of what: `samples` of that many passes, `twin` of one pass without noise (proposed methods only),
+    `temperature` of Single after temperature scaling, which costs no time.
+    """
+    frame = samples.load(network)
+    if frame.empty or frame.samples.max() == 1:
+        return pd.DataFrame()
+    drawn = six(network.clean[network.clean.method.isin(METHODS)], network.dataset)[["row", "method"]].drop_duplicates()
+    curves = samples.curves(frame).assign(kind="samples")
+    parts = [curves, twins(network), scaled(network, curves)]
+    columns = ["kind", "row", "samples", "ours_ms", "ours_ece", "ours_nll", "n"]
+    return pd.concat([part.reindex(columns=columns) for part in parts if len(part)]).merge(drawn, on="row").dropna()
+
+
+def twins(network):
+    frame = beyond.numbers(network, "twins")
+    if frame.empty:
+        return frame
+    proposed = network.clean.row[network.clean.method.isin(PROPOSED)]
+    names = {f"ours_twin_{name}": f"ours_{name}" for name in ("ms", "ece", "nll")}
+    frame = frame[frame.row.isin(proposed)].drop(columns=list(names.values())).rename(columns=names)
+    return frame.assign(kind="twin", samples=1)
+
+
+def scaled(network, curves):
+    frame = beyond.numbers(network, "temperature")
+    if frame.empty:
+        return frame
+    names = {"ours_after_ece": "ours_ece", "ours_after_nll": "ours_nll"}
+    frame = frame[frame.row == "Single"].drop(columns=list(names.values())).rename(columns=names)
+    return frame.merge(curves[["row", "samples", "ours_ms"]], on="row").assign(kind="temperature")
+
+
+# --- draw -------------------------------------------------------------------------------------------------------------
+
+
+def place_look(place):
+    """Return the marker of a network. The marker says the architecture, its filling the dataset."""
+    known = {**dict(zip(ARCHS, "s^D", strict=True)), "resnet18": "o"}
+    filling = dict(zip(DATASETS, ("full", "none", "left"), strict=True))
+    return {"marker": known.get(place[1], "o"), "fillstyle": filling.get(place[0], "full"), "markersize": 5}
+
+
+def difference_panel(axis, cells, metric):
+    """Draw a dot per cell; zero is the printed number."""
+    places = sorted(set(zip(cells.dataset, cells.arch, strict=True)), key=paper_order)
+    rows = in_order(cells.row)
+    for cell in cells.itertuples():
+        at = rows.index(cell.row) + 0.7 * ((places.index((cell.dataset, cell.arch)) + 0.5) / len(places) - 0.5)
+        look, value = look_of(cell.row, cell.method), getattr(cell, f"diff_{metric}")
+        error = {"ecolor": (look["color"], 0.35), "elinewidth": 1.6, "linestyle": "none", "label": cell.row}
+        shape = place_look((cell.dataset, cell.arch))
+        axis.errorbar(value, at, xerr=getattr(cell, f"half_{metric}"), color=look["color"], **error, **shape)
+    axis.axvline(0, color=INK, linewidth=1)
+    axis.set(xlabel=DIFFERENCES[metric], ylim=(len(rows) - 0.5, -0.5))
+    axis.set_title(f"{NAMES[metric]}: {agree(cells, metric).sum()} of {len(cells)} agree")
+    axis.set_yticks(range(len(rows)), rows)
+    axis.tick_params(axis="y", length=0)
+    axis.xaxis.set_major_locator(MaxNLocator(4))
+    axis.grid(axis="y", visible=False)
+
+
+def cost_panel(axis, frame):
+    for row, curve in frame[frame.kind == "samples"].groupby("row", sort=False):
+        axis.plot(curve.ours_ms, curve.ours_ece, label=row, **look_of(row, curve.method.iloc[0]))
+    for point in frame[frame.kind != "samples"].itertuples():
+        look = look_of(point.row, point.method) | {"markersize": 10, "label": point.row, "markeredgewidth": 1.4}
+        axis.plot(point.ours_ms, point.ours_ece, markerfacecolor="none", linestyle="none", **look)
+    axis.set(xscale="log", yscale="log", title="Calibration against its cost at test time")
+    axis.set(xlabel="Milliseconds per image\n(better to the left)", ylabel="ECE (better below)")
+    axis.set_ylim(0.8 * frame.ours_ece.min())
+    for each in (axis.xaxis, axis.yaxis):
+        each.set_major_locator(LogLocator(subs=(1, 2, 3, 5) if each is axis.yaxis else (1, 3)))
+        each.set_major_formatter("{x:g}")
+        each.set_minor_formatter(NullFormatter())
+
+
+def place_handles(cells):
+    places = sorted(set(zip(cells.dataset, cells.arch, strict=True)), key=paper_order)
+    return {
+        f"{dataset_name(dataset)}, {arch_name(arch)}": Line2D([], [], color=INK, linestyle="none", **place_look(place))
+        for place in places
+        for dataset, arch in [place]
+    }
+
+
+def cost_handles(frame):
+    """Return the handles of the right panel: its rows, and the hollow points."""
+    handles = {}
+    for row, method in methods_of(frame[frame.kind == "samples"]):
+        passes = frame[(frame.row == row) & (frame.kind == "samples")].samples.max()
+        unit = "member" if method == "deep_ensemble" else "pass"
+        count = "1 pass" if passes == 1 else f"1 to {passes:.0f} {unit}{'s' if unit == 'member' else 'es'}"
+        handles[f"{row.removesuffix('(4)')}, {count}"] = Line2D([], [], **look_of(row, method))
+    hollow = {"linestyle": "none", "markerfacecolor": "none", "markersize": 9, "markeredgewidth": 1.4}
+    if "temperature" in set(frame.kind):
+        handles[SCALED] = Line2D([], [], **look_of("Single", "single") | hollow)
+    if "twin" in set(frame.kind):
+        handles[f"hollow: {TWIN}"] = Line2D([], [], **hollow | {"color": COLOURS["dropreLU"], "marker": "*"})
+    return handles
+
+
+def caption(cells, network, frame):
+    """Say protocol, hardware and number of seeds of both parts."""
+    parts = []
+    if len(cells):
+        protocols = " and ".join(sorted(set(cells.protocol), key=by_protocol))
+        parts.append(
+            f"{len(cells)} of the paper's 90 cells, protocol {protocols}, {count_text(cells.n)}. "
+            "Zero: the printed number. Bars: 95 % intervals."
+        )
+    if network:
+        hardware, precision = (" and ".join(sorted(set(network.clean[key]))) for key in ("hardware", "precision"))
+        parts.append(
+            f"{'Right: ' if len(cells) else ''}{network.title()}, {hardware} ({precision}), {count_text(frame.n)}. "
+            "One point per number of passes."
+        )
+    return "\n".join(parts)
+
+
+@styled
+def picture(cells, network, frame):
+    left, right = (["accuracy", "ece"] if len(cells) else []), (["cost"] if network else [])
+    widths = [1] * len(left) + [1.7] * len(right)
+    figure, axes = canvas(WIDTH if left else 6.5, 6.2 if left else 5, [[*left, *right]], width_ratios=widths)
+    for metric in left:
+        difference_panel(axes[metric], cells, metric)
+    if left:
+        axes["ece"].tick_params(axis="y", labelleft=False)
+        handles = place_handles(cells)
+        figure.legend(handles.values(), handles, loc="outside lower left")
+    if right:
+        cost_panel(axes["cost"], frame)
+        handles = cost_handles(frame)
+        figure.legend(handles.values(), handles, loc="outside lower right", ncols=2)
+    head(figure, caption(cells, network, frame))
+    return figure
+
+
+def draw(records, paper_dir, out):
+    """Write <out>/headline from what is measured. Return [] if there is neither a cell of the paper nor a cost."""
+    cells, network = compared(records, paper_dir), best_measured(records)
+    frame = costs(network) if network else pd.DataFrame()
+    if cells.empty and frame.empty:
+        return []
+    numbers = pd.concat([cells.assign(kind="printed"), frame.assign(**place_of(network))])
+    out = Path(out)
+    return [*save(picture(cells, network, frame), out / "headline"), write_csv(numbers, out / "headline.csv")]
+
+
+def place_of(network):
+    return {key: getattr(network, key) for key in NETWORK} if network else {}

@@ -1,0 +1,210 @@
+"""How figures look: one text size, one ink, a look per row; and the headline figure."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up import analysed, corrupted, read_records, result, whole_suite
+from matplotlib.colors import to_hex
+from matplotlib.text import Text
+from PIL import Image
+
+from rbue.report.figures import (
+    FIGURES,
+    behaviours,
+    corruptions,
+    diversity,
+    draw,
+    frames,
+    framework,
+    headline,
+    networks,
+    posterior,
+    reliability,
+    samples,
+    style,
+    variance,
+)
+from rbue.report.rows import LABELS, ROWS
+
+PAPER = Path(__file__).resolve().parents[1] / "results" / "paper"
+MATCHED = ("cifar10", "matched", "resnet18")
+DRAWING = (behaviours, corruptions, diversity, framework, headline, posterior, reliability, samples, variance)
+
+
+def only(results):
+    (network,) = networks(read_records(results))
+    return network
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Every figure of a whole suite by its name, before it is saved."""
+    figures = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for module in DRAWING:
+            patch.setattr(module, "save", lambda figure, path: figures.update({path.name: figure}) or [])
+        for name in ("write_csv", "write_text"):
+            for module in DRAWING:
+                patch.setattr(module, name, lambda *_: Path(), raising=False)
+        patch.setitem(FIGURES, "tables of twins, temperature and foreign images", lambda *_: [])
+        draw(only(whole_suite(MATCHED)), PAPER, "out")
+        headline.draw(read_records(whole_suite(MATCHED)), PAPER, "out")
+    return figures
+
+
+def texts(figure):
+    return [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+
+
+def labels(figure):
+    """The labels of all lines and areas in the figure's panels."""
+    artists = [artist for axis in figure.axes for artist in (*axis.lines, *axis.collections)]
+    return {artist.get_label() for artist in artists if not artist.get_label().startswith("_")}
+
+
+# --- all figures ------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_suite_draws_every_figure(drawn):
+    assert len(drawn) == 12 and {"headline", "samples", "rejection", "posterior", "diversity-jsd"} <= set(drawn)
+
+
+def test_all_text_has_one_size(drawn):
+    assert {text.get_fontsize() for figure in drawn.values() for text in texts(figure)} == {style.TEXT}
+
+
+def test_text_has_the_ink_of_the_style_except_on_coloured_cells(drawn):
+    on_cells = {diversity.ON_PALE.lower(), "#ffffff"}
+    for name, figure in drawn.items():
+        inks = {to_hex(text.get_color()) for text in texts(figure)}
+        assert inks <= {style.INK} | (on_cells if name.startswith("diversity") else set()), name
+
+
+def test_no_figure_is_wider_than_the_page_or_too_narrow_for_its_title(drawn):
+    assert all(style.NARROW <= figure.get_figwidth() <= style.WIDTH for figure in drawn.values())
+
+
+@pytest.mark.parametrize("name", ["samples", "rejection", "behaviours"])
+def test_what_is_drawn_of_a_row_carries_its_name(drawn, name):
+    assert labels(drawn[name]) == set(LABELS)
+
+
+def test_every_row_has_its_own_look_and_every_q_its_own_marker():
+    looks = [style.look_of(label, settings["method"]) for label, settings in ROWS]
+    assert len({look["color"] for look in looks}) == len(ROWS)
+    q = [look["marker"] for look, (_, settings) in zip(looks, ROWS, strict=True) if settings["method"] == "dropreLU"]
+    assert len(set(q)) == 4
+
+
+def test_shades_of_one_method_darken_with_its_hyperparameter():
+    for method in ("mc_dropout", "dropreLU"):
+        rows = [label for label, settings in ROWS if settings["method"] == method]
+        light = [sum(int(style.ROW_COLOURS[row][k : k + 2], 16) for k in (1, 3, 5)) for row in rows]
+        assert light == sorted(light, reverse=True)
+
+
+def test_a_palette_keeps_the_colour_of_a_row_with_few_pixels():
+    pixels = np.random.default_rng(0).integers(0, 120, (100, 100, 3), dtype=np.uint8)  # thousands of other colours
+    pixels[:, :40] = 255
+    pixels[50, 50:60] = rare = (204, 121, 167)
+    small = style.with_palette(Image.fromarray(pixels))
+    assert small.mode == "P" and len(small.getcolors()) <= 256
+    assert small.convert("RGB").getpixel((55, 50)) == rare and small.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+
+
+# --- single figures ---------------------------------------------------------------------------------------------------
+
+
+def test_the_dotted_line_is_named_only_where_it_is_drawn():
+    alone = samples.curves(samples.load(only([analysed("SVI")])))
+    beside = samples.curves(samples.load(only([analysed("SVI"), result("Single")])))
+    assert samples.dotted_text(alone) == "" and "Single" in samples.dotted_text(beside)
+
+
+def test_errors_of_a_point_come_from_images_and_from_seeds():
+    one = frames.with_errors(only([result("SVI", accuracy=0.9)]).clean, ["row"]).iloc[0]
+    assert (one.se_accuracy, one.se_ece) == pytest.approx((0.3, 0.003))  # √(0.9·0.1/10000)
+    two = only([result("SVI", accuracy=accuracy, seed=seed) for seed, accuracy in enumerate((0.89, 0.91))])
+    both = frames.with_errors(two.clean, ["row"]).iloc[0]
+    assert both.se_accuracy == pytest.approx(np.hypot(0.3, both.std_accuracy / 2**0.5), abs=2e-3)
+
+
+def test_rejection_shows_the_error_on_a_logarithmic_axis(drawn):
+    axes = drawn["rejection"].axes
+    assert [axis.get_yscale() for axis in axes] == ["log", "log"]
+    single = next(line for line in axes[1].lines if line.get_label() == "Single")
+    assert list(single.get_ydata()) == pytest.approx([5, 3, 0])
+
+
+def test_proposed_rows_share_a_panel_with_single_and_deep_ensemble_for_comparison():
+    curve = reliability.rejection(reliability.load(only([analysed(label) for label in LABELS]), "rejection"))
+    others, proposed = reliability.split(curve).values()
+    assert others == LABELS[:5] and proposed == ["Single", "Deep Ensemble(4)", *LABELS[5:]]
+    assert list(reliability.split(curve[curve.row == "SVI"]).values()) == [["SVI"]]
+
+
+def test_many_layers_are_dots_in_a_wide_panel():
+    deep = analysed("MC-DropReLU(0.8)")
+    deep["variance"] = [deep["variance"][0] | {"site": k, "name": f"relu_{k}"} for k in range(variance.MANY + 1)]
+    figure = variance.layers_figure(variance.layers(variance.load(only([deep]))), "title")
+    assert {line.get_linestyle() for line in figure.axes[0].lines} == {"None"}
+    assert figure.get_figwidth() == style.WIDTH
+
+
+# --- the headline -----------------------------------------------------------------------------------------------------
+
+
+def compared(*results):
+    return headline.compared(read_records(results), PAPER)
+
+
+def test_the_headline_shows_the_difference_from_print_and_whether_noise_explains_it():
+    near, far = result("Single", 0.9511, 0.04, where=MATCHED), result("SVI", 0.90, 0.006, where=MATCHED)
+    cells = compared(near, far).set_index("row")
+    assert cells.diff_accuracy.to_dict() == pytest.approx({"Single": 0.1, "SVI": -4.42})
+    noise = 100 * (0.95 * 0.05 / 10_000) ** 0.5  # of either side
+    assert cells.half_accuracy.to_dict()["Single"] == pytest.approx(0.005 + 1.96 * 2**0.5 * noise, abs=0.01)
+    for metric in ("accuracy", "ece"):
+        assert headline.agree(cells, metric).to_dict() == {"Single": True, "SVI": False}
+
+
+def test_the_headline_compares_whole_schedules_only_and_one_protocol_per_network():
+    paper, matched = (result("Single", where=("cifar10", name, "resnet18")) for name in ("paper", "matched"))
+    short = result("Single", where=("cifar10", "fast", "vgg13"))
+    assert compared(paper, matched, short)[["protocol", "arch"]].to_numpy().tolist() == [["matched", "resnet18"]]
+    fuller = compared(paper, matched, result("SVI", where=("cifar10", "paper", "resnet18")))
+    assert set(fuller.protocol) == {"paper"} and len(fuller) == 2
+    assert compared(short).empty
+
+
+def test_the_cost_has_samples_members_the_network_without_noise_and_temperature_scaling():
+    rows = ("Deep Ensemble(4)", "SVI", "MC-DropReLU(0.95)")
+    frame = headline.costs(only([analysed("Single", 0.95), *map(analysed, rows)]))
+    kinds = frame.groupby("row").kind.unique().map(list).to_dict()
+    assert kinds["Single"] == ["samples", "temperature"] and kinds["MC-DropReLU(0.95)"] == ["samples", "twin"]
+    assert kinds["SVI"] == kinds["Deep Ensemble(4)"] == ["samples"]
+    scaled = frame[frame.kind == "temperature"].iloc[0]
+    assert (scaled.ours_ece, scaled.ours_ms) == pytest.approx((0.01, 0.3))  # scaling costs no time
+    assert frame[frame.kind == "twin"].ours_ms.tolist() == pytest.approx([0.003])
+
+
+def test_the_headline_draws_what_there_is():
+    digits = read_records(whole_suite())
+    network = headline.best_measured(digits)
+    assert network.dataset == "digits" and headline.compared(digits, PAPER).empty
+    figure = headline.picture(headline.compared(digits, PAPER), network, headline.costs(network))
+    assert len(figure.axes) == 1 and "digits" in figure.get_suptitle() and "NVIDIA H200" in figure.get_suptitle()
+    assert headline.draw(read_records([corrupted("Single")]), PAPER, "nowhere") == []
+
+
+def test_without_costs_the_headline_still_compares():
+    records = read_records([result("Single", where=MATCHED)])
+    assert headline.best_measured(records) is None
+    figure = headline.picture(headline.compared(records, PAPER), None, None)
+    assert [axis.get_title() for axis in figure.axes] == ["Accuracy: 1 of 1 agree", "ECE: 1 of 1 agree"]
+
+
+def test_the_caption_of_the_headline_says_protocol_hardware_and_seeds(drawn):
+    told = drawn["headline"].get_suptitle().replace("\n", " ")
+    assert "10 of the paper's 90 cells, protocol matched, 1 seed" in told and "NVIDIA H200 (bf16)" in told
