@@ -6,9 +6,9 @@ from pathlib import Path
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from PIL import Image
 
 from rbue import methods
+from rbue.report.figures.svg import svg
 from rbue.report.rows import METHODS
 
 
@@ -58,7 +58,7 @@ STYLE = {
     "lines.linewidth": 1.4,
     "pdf.fonttype": 42,  # publishers refuse Type 3
 }
-TIMELESS = {"pdf": {"CreationDate": None, "Creator": None, "Producer": None}, "png": {"Software": None}}
+TIMELESS = {"CreationDate": None, "Creator": None, "Producer": None}
 
 
 def styled(draw):
@@ -107,26 +107,23 @@ def panel_grid(count, most, width, height, margin, **more):
 
 
 def save(figure, path, photographs=False):
-    """Write PDF and PNG without timestamp or version, so that the same figure gives the same bytes."""
+    """Write a PDF for print and a picture for the page, an SVG or, of photographs, a WebP. Return their paths.
+
+    Neither has a timestamp or a version, so that the same figure gives the same bytes.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    paths = [path.parent / f"{path.name}.{suffix}" for suffix in ("pdf", "png")]
+    pdf, picture = (path.parent / f"{path.name}.{suffix}" for suffix in ("pdf", "webp" if photographs else "svg"))
     with rc_context(STYLE):  # fonts are embedded here
         for _ in range(2):  # the first layout resizes the axes and thus their ticks; the second measures those
             figure.draw_without_rendering()
         figure.set_layout_engine(None)  # both files share one layout, which halves the time
-        for file in paths:
-            figure.savefig(file, dpi=200, metadata=TIMELESS[file.suffix[1:]])
-    make_smaller(paths[1], photographs)
-    return paths
-
-
-def make_smaller(png, photographs):
-    """Rewrite the file with fewer bytes, which the page carries: a drawing keeps 256 colours, photographs keep all."""
-    with Image.open(png) as image:
-        opaque = image.convert("RGB")
-    small = opaque if photographs else opaque.quantize(256, dither=Image.Dither.NONE)
-    small.save(png, optimize=True)
+        figure.savefig(pdf, dpi=200, metadata=TIMELESS)
+        if photographs:
+            figure.savefig(picture, dpi=115, pil_kwargs={"quality": 75, "method": 6})
+        else:
+            write_text(svg(figure), picture)
+    return [pdf, picture]
 
 
 def write_csv(frame, path):
