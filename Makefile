@@ -53,7 +53,7 @@ tables: setup ## Rebuild the paper's Tables 1-3 and 6 from results/runs: Markdow
 claims: setup ## Judge the paper's claims, on its own numbers and on ours: results/claims.md
 	$(PY) scripts/claims.py --readme README.md
 
-figures: setup ## Draw every figure the results give: results/figures, PDF and PNG
+figures: setup ## Draw every figure the results give: results/figures, PDF and SVG
 	$(PY) scripts/figures.py
 
 report: setup ## Put every table, figure and claim into one page: results/report.html, after make figures

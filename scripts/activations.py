@@ -45,7 +45,7 @@ def main(argv=None):
     frame = pd.DataFrame([point for name, layer in layers.items() for point in points(name, layer)])
     hyperparameters = {"q": args.q, "l": layers["RReLU"].l, "u": layers["RReLU"].u}
     for path in draw(frame, hyperparameters, Path(args.out))[:4:2]:
-        print(f"{path.with_suffix('')}.{{pdf,png}}")
+        print(f"{path.with_suffix('')}.{{pdf,svg}}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ python scripts/benchmark.py --archs vgg13        # other networks; only training
 
 Images are random bytes of CIFAR-10's shape, since the speed does not depend on their content. fp32 is PyTorch's
 default: convolutions use TF32 if the GPU can. Each number is the median of several repeats after a warm-up. The table
-is written to results/benchmarks/<hardware>.json and .png.
+is written to results/benchmarks/<hardware>.json, .pdf and .svg.
 """
 
 import argparse
@@ -425,7 +425,7 @@ def save(content):
     before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
     content = content | {"rows": merged(before, content["rows"])}
     results.write(path, content)
-    draw(content, path.with_suffix(".png"))
+    draw(content, path.with_suffix(""))
     return content, f"wrote {path} and its figure"
 
 

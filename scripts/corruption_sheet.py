@@ -3,7 +3,7 @@
 python scripts/corruption_sheet.py --dataset digits --out outputs/demo/figures      # no download
 python scripts/corruption_sheet.py --dataset cifar10 --data-dir data --image 1      # another test image on the sheet
 
-Writes <out>/<dataset>-shot_noise and <out>/<dataset>-corruptions, each as .pdf and .png.
+Writes <out>/<dataset>-shot_noise and <out>/<dataset>-corruptions, each as .pdf and .webp.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def main(argv=None):
     images = load(args.dataset, args.data_dir, args.size).test_images
     for name, figure in (("shot_noise", severity_figure), ("corruptions", sheet_figure)):
         paths = save(figure(args, images), Path(args.out) / f"{args.dataset}-{name}", photographs=True)
-        print(f"{paths[0].with_suffix('')}.{{pdf,png}}")
+        print(f"{paths[0].with_suffix('')}.{{pdf,webp}}")
 
 
 if __name__ == "__main__":

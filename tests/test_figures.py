@@ -162,7 +162,7 @@ def test_the_papers_diversity_is_of_resnet18_only():
 
 def test_samples_that_never_differ_still_have_a_figure(tmp_path):
     quiet = sampled("MC-RReLU", 0.9) | {"diversity": {"jsd": [[0] * 4] * 4, "dis": [[0] * 4] * 4}}
-    assert tmp_path / "diversity-dis.png" in diversity.draw(only([quiet]), PAPER, tmp_path)
+    assert tmp_path / "diversity-dis.svg" in diversity.draw(only([quiet]), PAPER, tmp_path)
 
 
 def test_behaviours_are_means_over_seeds_with_the_papers_points():
@@ -207,7 +207,7 @@ def test_the_first_pass_costs_what_the_twin_costs_and_the_others_share_the_rest(
 
 def test_without_times_the_curves_are_drawn_against_passes_alone(tmp_path):
     old = [entry | {"test_ms_per_image": None} for entry in (sampled("SVI", 0.8, 0.9), result("Single"))]
-    assert tmp_path / "samples.png" in samples.draw(only(old), PAPER, tmp_path)
+    assert tmp_path / "samples.svg" in samples.draw(only(old), PAPER, tmp_path)
 
 
 def test_a_bootstrap_interval_stands_behind_one_seed_and_the_spread_behind_several():
@@ -308,7 +308,7 @@ def test_the_drawn_activations_are_the_layers_own(tmp_path):
     assert set(activations.slopes(frame, "ReLU")) == {0} and set(activations.slopes(frame, "DropReLU")) == {0, 1}
     assert all(1 / 8 <= slope <= 1 / 3 for slope in activations.slopes(frame, "RReLU"))
     assert np.allclose(frame.y[frame.x > 0], frame.x[frame.x > 0])
-    assert (tmp_path / "activations.png").exists() and (tmp_path / "activations-network.pdf").exists()
+    assert (tmp_path / "activations.svg").exists() and (tmp_path / "activations-network.pdf").exists()
 
 
 def test_the_framework_shows_droprelu_and_the_likeliest_ten_classes():
@@ -324,12 +324,12 @@ def test_the_framework_shows_droprelu_and_the_likeliest_ten_classes():
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_figure_is_written_as_pdf_and_png_in_the_networks_folder(tmp_path):
+def test_every_figure_is_written_as_pdf_and_svg_in_the_networks_folder(tmp_path):
     network = only([sampled("SVI", 0.8, 0.9), result("Single"), corrupted("Single"), corrupted("SVI")])
     paths = [path for figure in draw(network, PAPER, tmp_path).values() for path in figure]
     assert {path.parent for path in paths} == {tmp_path / "fast" / "cifar10" / "resnet18"}
     stems = {path.stem for path in paths if path.suffix == ".pdf"}
-    assert stems == {path.stem for path in paths if path.suffix == ".png"} and len(stems) == 6
+    assert stems == {path.stem for path in paths if path.suffix == ".svg"} and len(stems) == 6
     assert all(path.stat().st_size for path in paths)
 
 

@@ -7,7 +7,6 @@ import pytest
 from made_up import analysed, corrupted, read_records, result, whole_suite
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
-from PIL import Image
 
 from rbue.report.figures import (
     FIGURES,
@@ -102,15 +101,6 @@ def test_shades_of_one_method_darken_with_its_hyperparameter():
         rows = [label for label, settings in ROWS if settings["method"] == method]
         light = [sum(int(style.ROW_COLOURS[row][k : k + 2], 16) for k in (1, 3, 5)) for row in rows]
         assert light == sorted(light, reverse=True)
-
-
-def test_a_palette_keeps_the_colour_of_a_row_with_few_pixels():
-    pixels = np.random.default_rng(0).integers(0, 120, (100, 100, 3), dtype=np.uint8)  # thousands of other colours
-    pixels[:, :40] = 255
-    pixels[50, 50:60] = rare = (204, 121, 167)
-    small = style.with_palette(Image.fromarray(pixels))
-    assert small.mode == "P" and len(small.getcolors()) <= 256
-    assert small.convert("RGB").getpixel((55, 50)) == rare and small.convert("RGB").getpixel((0, 0)) == (255, 255, 255)
 
 
 # --- single figures ---------------------------------------------------------------------------------------------------

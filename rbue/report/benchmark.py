@@ -4,7 +4,7 @@ from matplotlib.ticker import LogLocator
 
 from rbue.progress import padded
 from rbue.report.columns import grid, number, shown, words
-from rbue.report.figures.style import TIMELESS, canvas, styled
+from rbue.report.figures.style import canvas, save, styled
 
 GROUPS = ("train", "packed", "layers", "predict", "corruptions", "start")  # the last word of a row's group
 
@@ -53,7 +53,10 @@ def merged(before, measured):
 
 @styled
 def draw(content, path):
-    """Draw one bar per ratio, from 1 (the baseline), on a logarithmic axis: a bar to the left is slower."""
+    """Draw one bar per ratio, from 1 (the baseline), on a logarithmic axis: a bar to the left is slower.
+
+    Write <path>.pdf and .svg.
+    """
     rows = [row for row in content["rows"] if row.get("ratio")][::-1]
     if not rows:
         return
@@ -71,4 +74,4 @@ def draw(content, path):
     axis.xaxis.set_minor_formatter("")
     axis.tick_params(axis="y", labelsize=6)
     axis.grid(axis="y", visible=False)
-    figure.savefig(path, dpi=200, metadata=TIMELESS["png"])
+    save(figure, path)

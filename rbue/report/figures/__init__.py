@@ -1,4 +1,4 @@
-"""The paper's figures from finished runs: vector PDF for print, PNG for pages, and the plotted numbers as CSV.
+"""The paper's figures from finished runs: PDF for print, SVG for pages, and the plotted numbers as CSV.
 
     for network in networks(records(collect("results/runs"))):
         for figure, paths in draw(network, "results/paper", "results/figures").items():

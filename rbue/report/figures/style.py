@@ -3,13 +3,12 @@
 import textwrap
 from pathlib import Path
 
-import numpy as np
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from PIL import Image
 
 from rbue import methods
+from rbue.report.figures.svg import svg
 from rbue.report.rows import METHODS
 
 
@@ -72,7 +71,7 @@ STYLE = {
     "lines.linewidth": 1.4,
     "pdf.fonttype": 42,  # publishers refuse Type 3
 }
-TIMELESS = {"pdf": {"CreationDate": None, "Creator": None, "Producer": None}, "png": {"Software": None}}
+TIMELESS = {"CreationDate": None, "Creator": None, "Producer": None}
 
 
 def styled(draw):
@@ -120,42 +119,27 @@ def panel_grid(count, most, width, height, margin, **more):
     return figure, axes
 
 
-def save(figure, path, photographs=False):
-    """Write PDF and PNG without timestamp or version, so that the same figure gives the same bytes."""
+def save(figure, path, photographs=False, readme=False):
+    """Write a PDF for print and a picture for the page, an SVG or, of photographs, a WebP. Return their paths.
+
+    `readme` adds a PNG, since the page's SVG takes its colours from the page. No file has a timestamp or a version, so
+    that the same figure gives the same bytes.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    paths = [path.parent / f"{path.name}.{suffix}" for suffix in ("pdf", "png")]
+    pdf, picture = (path.parent / f"{path.name}.{suffix}" for suffix in ("pdf", "webp" if photographs else "svg"))
     with rc_context(STYLE):  # fonts are embedded here
         for _ in range(2):  # the first layout resizes the axes and thus their ticks; the second measures those
             figure.draw_without_rendering()
         figure.set_layout_engine(None)  # both files share one layout, which halves the time
-        for file in paths:
-            figure.savefig(file, dpi=200, metadata=TIMELESS[file.suffix[1:]])
-    make_smaller(paths[1], photographs)
-    return paths
-
-
-def make_smaller(png, photographs):
-    """Rewrite the file with fewer bytes, which the page carries: a drawing keeps 256 colours, photographs keep all."""
-    with Image.open(png) as image:
-        opaque = image.convert("RGB")
-    small = opaque if photographs else with_palette(opaque)
-    small.save(png, optimize=True)
-
-
-def with_palette(image, size=256):
-    """Keep the commonest colours exactly, and give the others the nearest of these.
-
-    Pillow's own palettes alter the colour of a row that has few pixels.
-    """
-    codes = np.asarray(image, np.int32) @ (1 << np.array([16, 8, 0], np.int32))
-    found, where, counts = np.unique(codes, return_inverse=True, return_counts=True)
-    colours = found[:, None] >> np.array([16, 8, 0]) & 255
-    kept = colours[np.argsort(-counts, kind="stable")[:size]]
-    nearest = np.square(colours[:, None] - kept).sum(-1).argmin(1).astype(np.uint8)
-    small = Image.fromarray(nearest[where].reshape(codes.shape)).convert("P")
-    small.putpalette(kept.astype(np.uint8).tobytes())
-    return small
+        figure.savefig(pdf, dpi=200, metadata=TIMELESS)
+        if photographs:
+            figure.savefig(picture, dpi=115, pil_kwargs={"quality": 75, "method": 6})
+        else:
+            write_text(svg(figure), picture)
+        if readme:
+            figure.savefig(path.parent / f"{path.name}.png", dpi=150, metadata={"Software": None})
+    return [pdf, picture, *([path.parent / f"{path.name}.png"] if readme else [])]
 
 
 def write_csv(frame, path):

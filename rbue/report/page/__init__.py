@@ -2,31 +2,47 @@
 
     html = build(collect("results/runs"), "results/paper", "results/figures", "results/benchmarks")
 
-The page embeds the files that `make figures` drew, so it has the same bytes on every machine. page.html is its frame,
-page.css its style, page.js its sorting. html.py makes elements, sections.py the content, pictures.py the captions.
+The page holds the files that `make figures` drew, so it has the same bytes on every machine. Modules: suite (what it is
+built from), tables, pictures, verdicts and origins (its parts as plain data), markup (text and tables as HTML). The
+folder templates has its frame, its style and its script.
 """
 
 from pathlib import Path
-from string import Template
 
-from rbue.report.page import sections
-from rbue.report.page.html import element
-from rbue.report.page.sections import Suite
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-HERE = Path(__file__).parent
+from rbue.report.figures.svg import GREYS
+from rbue.report.page import markup, origins, pictures, tables, verdicts
+from rbue.report.page.suite import Suite
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
+)
+TEMPLATES.filters |= {"inline": markup.inline, "plain": markup.plain, "tex": markup.without_tex}
 
 
-def build(results, paper_dir, figures_dir, benchmarks_dir):
+def build(results, paper_dir, figures_dir, benchmarks_dir, verdict=()):
+    """Return the page. `verdict` opens it: dicts with headline, answer, sentence and href."""
     suite = Suite.of(results, paper_dir, figures_dir, benchmarks_dir)
-    parts = {name: (title, render(suite)) for name, (title, render) in sections.SECTIONS.items()}
-    parts = {name: (title, content) for name, (title, content) in parts.items() if content}
-    links = [element("li", element("a", title, href=f"#{name}")) for name, (title, _) in parts.items()]
-    return Template((HERE / "page.html").read_text(encoding="utf-8")).substitute(
-        style=(HERE / "page.css").read_text(encoding="utf-8"),
-        script=(HERE / "page.js").read_text(encoding="utf-8"),
-        cards=sections.cards(suite),
-        contents=element("ul", *links),
-        sections="\n".join(
-            element("section", element("h2", title, id=name), content) for name, (title, content) in parts.items()
-        ),
+    return TEMPLATES.get_template("page.html").render(
+        verdict=verdict,
+        headline=pictures.headline(suite),
+        counts=origins.counts(suite),
+        filters=suite.filters() | {"verdict": verdicts.choices(suite)},
+        rows=suite.rows(),
+        greys=GREYS,
+        protocols=origins.protocols(suite),
+        tables=tables.by_dataset(suite),
+        positions=tables.positions(suite),
+        unmeasured=tables.unmeasured(suite),
+        method=pictures.method(suite),
+        networks=pictures.networks(suite),
+        claims=verdicts.section(suite),
+        coverage=origins.coverage(suite),
+        speed=origins.speed(suite),
+        runs=origins.runs(suite),
     )

@@ -1,13 +1,41 @@
-"""The caption of each figure's file, and the alternative text for readers who cannot see it."""
+"""The figures: their files, captions with the paper's numbers, and alternative texts for readers who cannot see them.
+
+Of each network, the page shows the figures of one protocol and links to the others. It shows the paper's figures of all
+networks first and the further ones as long as there is ROOM, so that the page stays small with any number of results.
+"""
+
+import base64
+import re
+
+from markupsafe import Markup, escape
+
+from rbue.report.figures import grids, variance
+from rbue.report.page.markup import grid, slug
+from rbue.report.page.suite import links
+from rbue.report.rows import paper_order
+from rbue.report.text import arch_name, dataset_name
+
+ROOM = 2_000_000  # bytes of figures on the page
+PIXELS = 1.35  # on the screen, per point of a figure: text of 9 points is read at 12 pixels
+FORMS = {"PDF": "pdf", "SVG": "svg", "CSV": "csv"}
+PRINTED = {  # file name → {dataset: the paper's figure}, and the network that it shows
+    "corruptions-generated": ({"cifar10": 5, "tinyimagenet": 7}, "densenet121"),
+    "corruptions-official": ({"cifar10": 5, "tinyimagenet": 7}, "densenet121"),
+    "corruptions-generated-ece": ({"cifar10": 6, "tinyimagenet": 8}, "densenet121"),
+    "corruptions-official-ece": ({"cifar10": 6, "tinyimagenet": 8}, "densenet121"),
+    "diversity-jsd": ({"cifar10": 9}, "resnet18"),
+    "diversity-dis": ({"cifar10": 10}, "resnet18"),
+    "behaviours": ({"cifar10": 11}, "resnet18"),
+}
 
 GENERAL = {  # file name, with or without a dataset's prefix → (caption, alternative text)
     "activations": (
-        "**Three activations** (Section 3.2), drawn from the layers themselves: eight draws of each.",
+        "**Figure 1: three activations** (Section 3.2), drawn from the layers themselves: eight draws of each.",
         "ReLU is zero left of the origin; DropReLU is either that or the identity; RReLU has slopes between one eighth "
         "and one third.",
     ),
     "activations-network": (
-        "**A network with them** (Section 3.2): every unit draws its own rectifier.",
+        "**Figure 2: a network with them** (Section 3.2): every unit draws its own rectifier.",
         "Two small networks; with DropReLU some units are straight lines, with RReLU all bend by different slopes.",
     ),
     "variance": (
@@ -16,7 +44,7 @@ GENERAL = {  # file name, with or without a dataset's prefix → (caption, alter
         "The draws lie on the exact curve; dropout's lies above it and the paper's formula far above both.",
     ),
     "shot_noise": (
-        "**Shot noise** at severities 0 to 5 (Section 4.1), on test images.",
+        "**Figure 4: shot noise** at severities 0 to 5 (Section 4.1), on test images.",
         "Four test images, grainier from left to right.",
     ),
     "corruptions": (
@@ -26,8 +54,8 @@ GENERAL = {  # file name, with or without a dataset's prefix → (caption, alter
 }
 NETWORK = {
     "framework": (
-        "**How uncertainty is read off** (Section 3.3): a real test image, its sample predictions, their mean and its "
-        "entropy.",
+        "**Figure 3: how uncertainty is read off** (Section 3.3): a real test image, its sample predictions, their "
+        "mean and its entropy.",
         "A test image, arrows to bar charts of four stochastic passes, their mean, and a gauge of its entropy.",
     ),
     "corruptions-generated": (
@@ -85,3 +113,139 @@ NETWORK = {
         "A curve for each method that rises with the share of rejected images.",
     ),
 }
+
+
+# --- one picture ------------------------------------------------------------------------------------------------------
+
+
+def embedded(path, prefix, alt):
+    """Return an SVG as part of the page, and its width. Its ids get a prefix, since other figures have the same."""
+    text = path.read_text(encoding="utf-8")
+    width = int(re.search(r'viewBox="0 0 (\d+)', text)[1])
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    text = re.sub(r' xmlns="[^"]*"| style="background:#fff"| font-family="[^"]*"', "", text.strip())
+    named = text.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
+    return Markup(named), round(PIXELS * width)  # figures.svg has escaped its texts
+
+
+def picture(suite, path, caption, alt, **more):
+    """Return a figure for the template: inline SVG, or an embedded photograph."""
+    name = slug("figure", *path.relative_to(suite.folder).with_suffix("").parts[1:])
+    found = {"id": name, "caption": caption, "alt": alt, "tags": {}, "svg": None, "photograph": None, "width": 0}
+    if path.suffix == ".svg":
+        found["svg"], found["width"] = embedded(path, name, alt)
+    else:
+        found["photograph"] = f"data:image/webp;base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return found | {"links": links(suite, path.with_suffix(""), FORMS)} | more
+
+
+def headline(suite):
+    """Return the picture on top of the page, or None if it is not drawn."""
+    path = suite.figures_dir / "headline.svg"
+    caption = "**Printed against ours**, cell by cell, and what a better prediction costs at test time."
+    return picture(suite, path, caption, plain_alt(caption)) if path.exists() else None
+
+
+def plain_alt(caption):
+    return caption.replace("*", "")
+
+
+def benchmark_picture(suite, path, hardware):
+    drawn = path.with_suffix(".svg")
+    if not drawn.exists():
+        return None
+    caption = f"**{hardware}**: how many times as fast, on a logarithmic axis."
+    alt = "Horizontal bars of the table's speed-ups."
+    svg, width = embedded(drawn, slug("speed", path.stem), alt)
+    found = {"id": slug("figure speed", path.stem), "svg": svg, "width": width, "photograph": None, "links": []}
+    return found | {"caption": caption, "alt": alt, "tags": {}}
+
+
+# --- the figures that need no run, and those of each network ----------------------------------------------------------
+
+
+def method(suite):
+    """Return what needs no run: the layers, their variance, the corrupted images, and a table."""
+    shown = [
+        picture(suite, path, *words)
+        for name, words in GENERAL.items()
+        for kind in ("svg", "webp")
+        for path in sorted({*suite.figures_dir.glob(f"{name}.{kind}"), *suite.figures_dir.glob(f"*-{name}.{kind}")})
+    ]
+    return {"pictures": shown, "tables": [grid(variance.over_q_grid(variance.over_q()), "table-variance-over-q")]}
+
+
+def numbered(stem, network):
+    """Return `Figure 9: ` if the paper has this figure; `As Figure 9, for VGG-13: ` if it shows another network."""
+    numbers, arch = PRINTED.get(stem, ({}, ""))
+    number = numbers.get(network.dataset) or next(iter(numbers.values()), None)
+    if number is None:
+        return ""
+    if network.dataset in numbers and network.arch == arch:
+        return f"Figure {number}: "
+    return f"As Figure {number}, for {dataset_name(network.dataset)} with {arch_name(network.arch)}: "
+
+
+def chosen(suite):
+    """Return the networks under the protocol that stands for them, in the paper's order."""
+    best = [n for n in suite.networks if n.protocol == suite.best(n.dataset, n.arch)]
+    return sorted(best, key=lambda n: paper_order((n.dataset, n.arch)))
+
+
+def within_room(suite):
+    """Return the figures that the page shows: kind by kind, the paper's first, as long as there is room."""
+    found, left = set(), ROOM
+    for stem in NETWORK:
+        for path in (network.folder(suite.figures_dir) / f"{stem}.svg" for network in chosen(suite)):
+            if path.exists() and path.stat().st_size <= left:
+                found.add(path)
+                left -= path.stat().st_size
+    return found
+
+
+def networks(suite):
+    """Return one part per network: its figures and tables, and links to what is not shown."""
+    shown = within_room(suite)
+    return [network_part(suite, network, shown) for network in chosen(suite)]
+
+
+def network_part(suite, network, shown):
+    folder, place = network.folder(suite.figures_dir), (network.protocol, network.dataset, network.arch)
+    tags = {"dataset": network.dataset, "network": network.arch, "protocol": network.protocol}
+    figures = [
+        picture(
+            suite,
+            folder / f"{stem}.svg",
+            capital(numbered(stem, network), caption),
+            f"{network.title()}. {alt}",
+            tags=tags,
+        )
+        for stem, (caption, alt) in NETWORK.items()
+        if folder / f"{stem}.svg" in shown
+    ]
+    found = [
+        grid(each, slug("table", *place, each.title.split(":")[0]), tags=tags)
+        for each in grids(network, suite.paper_dir)
+    ]
+    same = [n for n in suite.networks if (n.dataset, n.arch) == (network.dataset, network.arch)]
+    return {
+        "id": slug("network", network.dataset, network.arch),
+        "title": f"{dataset_name(network.dataset)} with {arch_name(network.arch)}",
+        "protocol": network.protocol,
+        "tags": {key: tags[key] for key in ("dataset", "network")},
+        "pictures": figures,
+        "tables": found,
+        "linked": [each for n in same if (each := linked(suite, n, shown))],
+    }
+
+
+def linked(suite, network, shown):
+    """Return a protocol's name and links to its figures that are not on the page, or None."""
+    paths = [network.folder(suite.figures_dir) / f"{stem}.svg" for stem in NETWORK]
+    paths = [path for path in paths if path.exists() and path not in shown]
+    return (network.protocol, [(p.stem, p.relative_to(suite.folder).as_posix()) for p in paths]) if paths else None
+
+
+def capital(number, caption):
+    """Put the paper's number before the caption's title: `**Figure 9: divergence** (Section 4.4)`."""
+    return f"**{number}{caption[2].lower()}{caption[3:]}" if number else caption

@@ -1,0 +1,173 @@
+"""What the marks of a drawn figure stand for: their rows, and their values in words.
+
+A mark's row is its gid or its label, if the drawing code gave it one. Otherwise it is the legend's entry that looks the
+same, or that of an earlier mark with the same colour, or the title of its panel.
+"""
+
+from matplotlib.collections import Collection, LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.spines import Spine
+
+LONGEST = 40  # letters of a panel's title that may be a name
+
+
+class Marks:
+    """The artists of a figure by the ids that the renderer sees, with their rows."""
+
+    def __init__(self, figure):
+        self.artists, self.rows, self.keys = {}, {}, {}
+        self.panels, self.bars, self.known = len(figure.axes), {}, {}
+        legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_legend())]
+        entries = [entry for legend in legends for entry in zip(legend.legend_handles, legend.texts, strict=False)]
+        for handle, text in entries:
+            self.keys[handle] = self.keys[text] = text.get_text()
+        for axes in figure.axes:
+            self.find_rows(axes, [(handle, text.get_text()) for handle, text in entries])
+            self.bars |= {bar: (c, value) for c in bars_of(axes) for bar, value in zip(c, c.datavalues, strict=True)}
+        for number, artist in enumerate(figure.findobj()):
+            self.artists[f"a{number}"] = artist
+            artist.set_gid(f"a{number}")
+            artist.set_url(f"a{number}")  # images have no group, but an address
+
+    def find_rows(self, axes, entries):
+        looks = {look(handle): row for handle, row in entries if isinstance(handle, Line2D)}
+        colours = {colour(handle): row for handle, row in entries if isinstance(handle, Patch)}
+        for artist in axes.get_children():
+            if isinstance(artist, Line2D | Patch | Collection | AxesImage) and not isinstance(artist, Spine):
+                exact = artist.get_gid() or given_label(artist) or looks.get(look(artist))
+                row = exact or colours.get(colour(artist))
+                if row and not isinstance(artist, LineCollection):
+                    colours[colour(artist)] = row
+                self.rows[artist] = row or panel_name(axes)
+
+    def tags(self, artist):
+        if key := self.keys.get(artist):
+            return {"data-key": key}
+        return {"data-row": row} if (row := self.rows.get(artist)) else {}
+
+    # --- values in words ---
+
+    def named(self, artist, *lines):
+        """Return the panel, the row and further lines."""
+        panel, row = panel_name(artist.axes) if self.panels > 1 else "", self.rows.get(artist) or ""
+        return "\n".join(filter(None, dict.fromkeys([panel, row, *lines])))
+
+    def point(self, artist, pixel):
+        """Describe a point by its coordinates."""
+        axes = artist.axes
+        if axes is None or not in_data(artist, axes):
+            return ""
+        x, y = axes.transData.inverted().transform(pixel)
+        return self.named(artist, self.value_text(axes.xaxis, x), self.value_text(axes.yaxis, y))
+
+    def patch(self, artist):
+        """Describe a bar by its value, another patch by its lowest and highest value."""
+        axes = artist.axes
+        if artist not in self.rows or axes is None:
+            return ""
+        if artist in self.bars:
+            container, value = self.bars[artist]
+            across, along = (axes.yaxis, axes.xaxis)[:: 1 if container.orientation == "horizontal" else -1]
+            at = bar_middle(artist, container.orientation)
+            return self.named(artist, self.value_text(across, at), self.value_text(along, value))
+        if not artist.get_transform().contains_branch(axes.transData):
+            return ""
+        box = artist.get_path().get_extents(artist.get_patch_transform())
+        low, high = (f"{value:.4g}" for value in (box.y0, box.y1))
+        return self.named(artist, f"{self.words(axes.yaxis)[0]} {low} to {high}".strip())
+
+    def cell(self, artist, row, column, value):
+        axes = artist.axes
+        return self.named(
+            artist, f"{self.tick_name(axes.yaxis, row)}, {self.tick_name(axes.xaxis, column)}: {value:.4g}"
+        )
+
+    def value_text(self, axis, value):
+        return f"{self.words(axis)[0]} {self.tick_name(axis, value)}".strip()
+
+    def tick_name(self, axis, value):
+        """Return the text of the tick at this value, or the value."""
+        return self.words(axis)[1].get(round(value, 6)) or f"{value:.4g}"
+
+    def words(self, axis):
+        """Return the axis's label and its ticks' names. They are kept, since asking matplotlib takes long."""
+        if axis not in self.known:
+            self.known[axis] = label_of(axis), tick_names(axis)
+        return self.known[axis]
+
+    def is_scale(self, artist):
+        """Whether the artist is the coloured bar of a colour scale."""
+        return hasattr(artist.axes, "_colorbar")
+
+    def on_colour(self, text):
+        """Whether a text is written on a coloured cell."""
+        axes = text.axes
+        return bool(axes and axes.images and text.get_transform() == axes.transData)
+
+
+def bars_of(axes):
+    return [container for container in axes.containers if hasattr(container, "datavalues")]
+
+
+def bar_middle(bar, orientation):
+    return bar.get_y() + bar.get_height() / 2 if orientation == "horizontal" else bar.get_x() + bar.get_width() / 2
+
+
+def in_data(artist, axes):
+    """Whether the artist's points are in the axes' own coordinates."""
+    transforms = [artist.get_transform()]
+    transforms += [artist.get_offset_transform()] if isinstance(artist, Collection) else []
+    return any(transform.contains_branch(axes.transData) for transform in transforms)
+
+
+def given_label(artist):
+    label = str(artist.get_label())
+    return "" if label.startswith("_") else label
+
+
+def look(artist):
+    """Return what tells two lines apart, or None."""
+    if not isinstance(artist, Line2D):
+        return None
+    return (
+        to_hex(artist.get_color()),
+        artist.get_marker(),
+        artist.get_linestyle(),
+        to_hex(artist.get_markerfacecolor(), keep_alpha=True),
+    )
+
+
+def colour(artist):
+    """Return the artist's main colour without its opacity."""
+    if isinstance(artist, Line2D):
+        return to_hex(artist.get_color())
+    if isinstance(artist, AxesImage):
+        return None
+    found = [artist.get_facecolor(), artist.get_edgecolor()]
+    found = [each[0] if getattr(each, "ndim", 1) == 2 and len(each) else each for each in found]
+    return next((to_hex(each) for each in found if len(each) == 4 and each[3] > 0), None)
+
+
+def panel_name(axes):
+    """Return the panel's title, if it is a name rather than a sentence."""
+    title = " ".join(axes.get_title().split())
+    return title if len(title) <= LONGEST else ""
+
+
+def label_of(axis):
+    """Return the first words of the axis's label; if the panel has none, of its neighbour's or the figure's."""
+    which = axis.axis_name
+    neighbours = getattr(axis.axes, f"get_shared_{which}_axes")().get_siblings(axis.axes)
+    labels = [getattr(axes, f"get_{which}label")() for axes in (axis.axes, *neighbours)]
+    shared = getattr(axis.axes.get_figure(), f"_sup{which}label")
+    found = [*labels, shared.get_text() if shared else ""]
+    return next(filter(None, found), "").split("\n")[0].split(":")[0]
+
+
+def tick_names(axis):
+    """Return {value: text} of the ticks that are named rather than numbered."""
+    ticks = [(tick.get_loc(), " ".join(tick.label1.get_text().split())) for tick in axis.get_major_ticks()]
+    return {round(at, 6): text for at, text in ticks if text}

@@ -1,0 +1,371 @@
+"""From a drawn figure to a small SVG for the page: each mark knows its row and its values.
+
+    svg(figure)  # the text of the file; the same figure gives the same text
+
+It is a renderer of matplotlib, so the code that draws the PDF draws this too. Its files are a tenth of those of
+matplotlib's own SVG: coordinates have one decimal, ticks and grid lines of an axis are one path, and attributes that
+marks share are on their group. Further:
+
+- a row's marks carry data-row and its legend entry data-key, so that a page can hide the row;
+- a point, a bar or a cell has a <title> with its row and its values, which browsers show on hover;
+- nothing is painted behind it, and greys are one of sixteen (#000, #111, … #fff), so that a page can invert them.
+  Text on a coloured cell has the class `on`: its colour must stay.
+"""
+
+import base64
+from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import groupby
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+from matplotlib.backend_bases import RendererBase
+from matplotlib.collections import PathCollection
+from matplotlib.colors import to_hex
+from matplotlib.patches import Patch
+from matplotlib.path import Path
+from matplotlib.transforms import Affine2D, Bbox
+from PIL import Image
+
+from rbue.report.figures.marks import Marks
+
+POINTS_PER_INCH = 72
+COMMANDS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}
+SHARED = {"fill", "stroke", "stroke-width", "fill-opacity", "stroke-opacity", "font-size", "text-anchor", "class"}
+ANCHORS = {"center": ("middle", 0.5), "right": ("end", 1.0)}
+MOST_CELLS = 100  # an image with more cells is a photograph
+WHITE = "background:#fff"  # of the file by itself; the page overrides it
+STOPS = 9  # of a colour scale
+
+
+GREYS = ["#" + 3 * f"{level:x}" for level in range(16)]  # from black to white
+
+
+# --- elements ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Element:
+    """An SVG element. `title` is what a browser shows on hover."""
+
+    tag: str
+    attributes: dict = field(default_factory=dict)
+    children: list = field(default_factory=list)
+    text: str = ""
+    title: str = ""
+
+    def __str__(self):
+        given = "".join(f" {name}={quoteattr(str(value))}" for name, value in self.attributes.items())
+        title = f"<title>{escape(self.title)}</title>" if self.title else ""
+        inside = title + escape(self.text) + "".join(map(str, self.children))
+        return f"<{self.tag}{given}>{inside}</{self.tag}>" if inside else f"<{self.tag}{given}/>"
+
+
+def group(children, attributes=None):
+    """Return a group that has the attributes which all its children share."""
+    shared = set.intersection(*(set(child.attributes.items()) for child in children)) if len(children) > 1 else set()
+    common = {name: value for name, value in sorted(shared) if name in SHARED}
+    for child in children:
+        child.attributes = {name: value for name, value in child.attributes.items() if name not in common}
+    return Element("g", common | (attributes or {}), children)
+
+
+def merged(children):
+    """Join the paths that look the same: the ticks or the grid lines of an axis. Texts stay as they are."""
+    paths = {}
+    for path in (child for child in children if child.tag == "path"):
+        look = tuple((name, value) for name, value in path.attributes.items() if name != "d")
+        paths.setdefault(look, []).append(path.attributes["d"])
+    texts = [child for child in children if child.tag != "path"]
+    return [Element("path", dict(look) | {"d": "".join(parts)}) for look, parts in paths.items()] + bundled(texts)
+
+
+def bundled(children):
+    """Put three or more texts in a row into a group, which has what they share."""
+    found = []
+    for tag, run in groupby(children, key=lambda child: child.tag):
+        run = list(run)
+        found += [group(run)] if tag == "text" and len(run) > 2 else run
+    return found
+
+
+# --- numbers and colours ----------------------------------------------------------------------------------------------
+
+
+def short(value, digits=1):
+    """Format a number in as few letters as possible: 3, -.5, 12.3."""
+    text = f"{value:.{digits}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    text = text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+    return "0" if text in ("-0", "") else text
+
+
+def joined(numbers):
+    """Join coordinates; a minus sign separates as well as a space does."""
+    return " ".join(map(short, numbers)).replace(" -", "-")
+
+
+def hex_code(rgb):
+    """Return the colour's shortest code. Greys become one of sixteen."""
+    red, green, blue = (round(255 * part) for part in rgb[:3])
+    if red == green == blue:
+        return GREYS[round(red / 17)]
+    code = to_hex(rgb[:3])
+    return f"#{code[1::2]}" if code[1::2] == code[2::2] else code
+
+
+def path_text(segments):
+    """Return the `d` of a path; a horizontal or vertical line needs one number."""
+    parts, at = [], (None, None)
+    for points, code in segments:
+        new = tuple(map(short, points[-2:]))
+        if code == Path.LINETO and at in (new, (new[0], at[1]), (at[0], new[1])):
+            parts.append("" if new == at else f"H{new[0]}" if new[1] == at[1] else f"V{new[1]}")
+        else:
+            parts.append(COMMANDS[code] + ("" if code == Path.CLOSEPOLY else joined(points)))
+        at = (None, None) if code == Path.CLOSEPOLY else new
+    return "".join(parts) if len(parts) > 1 else ""
+
+
+def circle(path, transform):
+    """Return the radius of a path that is a circle around the origin, or None."""
+    if len(path.vertices) != len(CIRCLE.vertices) or not np.array_equal(path.codes, CIRCLE.codes):
+        return None
+    return short(np.abs(path.vertices).max() * np.hypot(*transform.get_matrix()[:2, 0]), 2)
+
+
+CIRCLE = Path.unit_circle()
+
+
+def webp(pixels):
+    """Return pixels as the address of an embedded image."""
+    buffer = BytesIO()
+    Image.fromarray(pixels).convert("RGB").save(buffer, "webp", quality=85, method=6)
+    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+# --- the renderer -----------------------------------------------------------------------------------------------------
+
+
+def svg(figure):
+    """Return the figure as SVG, without its background and its panels'."""
+    figure.set_dpi(POINTS_PER_INCH)
+    for drawn in (figure, *figure.axes):
+        drawn.patch.set_visible(False)
+    renderer = Renderer(figure)
+    figure.draw(renderer)
+    return renderer.finish()
+
+
+class Renderer(RendererBase):
+    """Draws into elements. `frames` are matplotlib's open groups: their elements, and the artist that is drawn."""
+
+    def __init__(self, figure):
+        super().__init__()
+        self.size = tuple(figure.bbox.size)
+        self.flip = Affine2D().scale(1, -1).translate(0, self.size[1])
+        self.marks, self.shapes, self.definitions = Marks(figure), {}, []
+        self.frames, self.in_axis = [([], None)], False
+
+    def finish(self):
+        """Return the whole file."""
+        shapes = [Element("path", {"id": name, "d": d}) for d, name in self.shapes.items()]
+        definitions = [Element("defs", {}, shapes + self.definitions)] if shapes or self.definitions else []
+        size = " ".join(short(length, 0) for length in self.size)
+        outer = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {size}", "fill": "none", "style": WHITE}
+        fonts = {"font-family": "DejaVu Sans, Verdana, sans-serif", "stroke-linejoin": "round"}
+        return f"{Element('svg', outer | fonts, definitions + bundled(self.frames[0][0]))}\n"
+
+    def get_canvas_width_height(self):
+        return self.size
+
+    def flipy(self):
+        return True
+
+    def option_image_nocomposite(self):
+        return True
+
+    def points_to_pixels(self, points):
+        return points  # at 72 dots per inch
+
+    # --- groups ---
+
+    @property
+    def artist(self):
+        return self.frames[-1][1]
+
+    def put(self, *elements):
+        self.frames[-1][0].extend(elements)
+
+    def open_group(self, s, gid=None):
+        self.in_axis |= s == "matplotlib.axis"
+        self.frames.append(([], self.marks.artists.get(gid)))
+
+    def close_group(self, s):
+        """Wrap what was drawn if it is an axis or has a row; give it to the group around it."""
+        children, artist = self.frames.pop()
+        tags = self.marks.tags(artist)
+        if s == "matplotlib.axis":
+            self.in_axis, children = False, merged(children)
+        self.put(*([group(children, tags)] if tags and children else children))
+
+    # --- paths ---
+
+    def look(self, gc, face=None):
+        """Return the attributes of a path. What is transparent is not painted."""
+        alpha, rgb, width = gc.get_alpha() if gc.get_forced_alpha() else None, gc.get_rgb(), gc.get_linewidth()
+        found = paint("fill", face, alpha) if face is not None else {}
+        if width > 0:
+            found |= paint("stroke", rgb, alpha if alpha is not None else rgb[3] if len(rgb) > 3 else 1)
+        if "stroke" in found:
+            found["stroke-width"] = short(width, 2)
+            dashes = gc.get_dashes()[1]
+            found |= {"stroke-dasharray": " ".join(map(short, dashes))} if dashes is not None else {}
+        return found
+
+    def draw_path(self, gc, path, transform, rgbFace=None):
+        look, artist = self.look(gc, rgbFace), self.artist
+        if isinstance(artist, PathCollection):
+            self.put(*self.shape_at(gc, path, transform, look))
+        elif look and (d := path_text(self.segments(gc, path, transform, "fill" in look))):
+            title = self.marks.patch(artist) if isinstance(artist, Patch) else ""
+            self.put(Element("path", {"d": d} | look, title=title))
+            self.draw_hatch(gc, d)
+
+    def segments(self, gc, path, transform, filled):
+        box = gc.get_clip_rectangle()
+        box = box and box.transformed(self.flip)
+        return clipped((transform + self.flip).transform_path(path), box and ordered(box), filled)
+
+    def shape_at(self, gc, path, transform, look):
+        """Return one point of a scatter plot, unless it is out of sight."""
+        at = transform.transform((0, 0))
+        if not look or hidden(gc, at):
+            return []
+        title, (x, y) = self.marks.point(self.artist, at), map(short, self.flip.transform(at))
+        if radius := circle(path, transform):
+            return [Element("circle", {"cx": x, "cy": y, "r": radius} | look, title=title)]
+        return [Element("path", {"d": path_text(path.iter_segments(transform + self.flip))} | look, title=title)]
+
+    def draw_markers(self, gc, marker_path, marker_trans, path, trans, rgbFace=None):
+        look, places = self.look(gc, rgbFace), [p[-2:] for p, _ in path.iter_segments(trans, simplify=False)]
+        places = [place for place in places if not hidden(gc, place)]
+        if self.in_axis:
+            shape = [marker_path.iter_segments(marker_trans + Affine2D().translate(*p) + self.flip) for p in places]
+            self.put(*(Element("path", {"d": path_text(each)} | look) for each in shape))
+        elif places:
+            self.put(group([self.marker(marker_path, marker_trans, look, place) for place in places]))
+
+    def marker(self, path, transform, look, place):
+        x, y = map(short, self.flip.transform(place))
+        title = self.marks.point(self.artist, place) if self.artist in self.marks.rows else ""
+        if radius := circle(path, transform):
+            return Element("circle", {"cx": x, "cy": y, "r": radius} | look, title=title)
+        upside = transform + Affine2D().scale(1, -1)
+        name = self.shapes.setdefault(path_text(path.iter_segments(upside)), f"m{len(self.shapes)}")
+        return Element("use", {"href": f"#{name}", "x": x, "y": y} | look, title=title)
+
+    def draw_hatch(self, gc, d):
+        if gc.get_hatch():
+            name, side = f"h{len(self.definitions)}", POINTS_PER_INCH
+            lines = path_text(gc.get_hatch_path().iter_segments(Affine2D().scale(side)))
+            stroke = {"stroke": hex_code(gc.get_hatch_color()), "stroke-width": short(gc.get_hatch_linewidth())}
+            tile = {"id": name, "width": side, "height": side, "patternUnits": "userSpaceOnUse"}
+            self.definitions.append(Element("pattern", tile, [Element("path", {"d": lines} | stroke)]))
+            self.put(Element("path", {"d": d, "fill": f"url(#{name})"}))
+
+    # --- cells, colour scales and photographs ---
+
+    def draw_quad_mesh(self, gc, master_transform, mesh_width, mesh_height, coordinates, *rest, **more):
+        """Draw a colour scale as a gradient, since its 256 cells would be most of the file."""
+        if not self.marks.is_scale(self.artist):
+            return super().draw_quad_mesh(gc, master_transform, mesh_width, mesh_height, coordinates, *rest, **more)
+        corners = self.flip.transform(master_transform.transform(coordinates.reshape(-1, 2)))
+        name, colours = f"s{len(self.definitions)}", rest[2]
+        at = np.linspace(0, len(colours) - 1, STOPS).astype(int)
+        offsets = [short(k / (STOPS - 1), 3) for k in range(STOPS)]
+        stops = zip(offsets, (hex_code(colours[k]) for k in at), strict=True)
+        stops = [Element("stop", {"offset": offset, "stop-color": code}) for offset, code in stops]
+        upwards = {"x1": 0, "y1": 1, "x2": 0, "y2": 0} if mesh_height > mesh_width else {}
+        self.definitions.append(Element("linearGradient", {"id": name} | upwards, stops))
+        self.put(Element("rect", rectangle(corners) | {"fill": f"url(#{name})"}))
+
+    def draw_image(self, gc, x, y, im, transform=None):
+        """Draw the artist's own array rather than the resampled one: a matrix as cells, a photograph as pixels."""
+        artist = self.marks.artists[gc.get_url()]
+        values, (left, right, bottom, top) = artist.get_array(), artist.get_extent()
+        if artist.origin == "lower":
+            bottom, top = top, bottom
+        if values.ndim == 2 and values.size <= MOST_CELLS:
+            return self.draw_cells(artist, values, np.linspace(left, right, values.shape[1] + 1), top, bottom)
+        box = rectangle(self.to_page(artist, [(left, top), (right, bottom)]))
+        pixels = {"href": webp(artist.to_rgba(values, bytes=True)), "style": "image-rendering:pixelated"}
+        self.put(Element("image", box | pixels | {"preserveAspectRatio": "none"}))
+
+    def to_page(self, artist, points):
+        return self.flip.transform(artist.axes.transData.transform(points))
+
+    def draw_cells(self, artist, values, columns, top, bottom):
+        lines, colours, cells = np.linspace(top, bottom, values.shape[0] + 1), artist.to_rgba(values), []
+        shown = ~np.ma.getmaskarray(values)
+        for i, j in zip(*np.nonzero(shown), strict=True):
+            box = rectangle(self.to_page(artist, [(columns[j], lines[i]), (columns[j + 1], lines[i + 1])]))
+            title = self.marks.cell(artist, i, j, values[i, j])
+            cells.append(Element("rect", box | {"fill": hex_code(colours[i, j])}, title=title))
+        self.put(group(cells, self.marks.tags(artist)))
+
+    # --- text ---
+
+    def draw_text(self, gc, x, y, s, prop, angle, ismath=False, mtext=None):
+        """Write text as text, anchored as it was aligned, so that another font moves it little."""
+        if ismath:
+            return super().draw_text(gc, x, y, s, prop, angle, ismath, mtext)
+        width, artist = self.get_text_width_height_descent(s, prop, ismath)[0], self.artist
+        anchor, share = ANCHORS.get("center" if angle else artist.get_horizontalalignment(), ("", 0))
+        way = np.deg2rad(angle)
+        x, y = x + share * width * np.cos(way), y - share * width * np.sin(way)
+        turned = {"transform": f"translate({joined((x, y))})rotate({short(-angle)})"}
+        look = turned if angle else {"x": short(x), "y": short(y)}
+        look |= paint("fill", gc.get_rgb(), gc.get_alpha() if gc.get_forced_alpha() else None)
+        look |= {"font-size": short(prop.get_size_in_points())} | ({"text-anchor": anchor} if anchor else {})
+        look |= {"font-weight": "bold"} if prop.get_weight() in ("bold", 700) else {}
+        look |= {"class": "on"} if self.marks.on_colour(artist) else {}
+        self.put(Element("text", look, text=s))
+
+
+def paint(kind, rgb, alpha=None):
+    """Return the attributes of a fill or a stroke; none if it is invisible."""
+    alpha = alpha if alpha is not None else rgb[3] if len(rgb) > 3 else 1
+    if alpha == 0:
+        return {}
+    return {kind: hex_code(rgb)} | ({f"{kind}-opacity": short(alpha, 2)} if alpha < 1 else {})
+
+
+def hidden(gc, place):
+    """Whether a point is outside the panel that it is drawn in."""
+    box = gc.get_clip_rectangle()
+    return not np.isfinite(place).all() or (bool(box) and not box.padded(0.5).contains(*place))
+
+
+def clipped(path, box, filled):
+    """Return the segments of a path within the panel. A filled shape stays closed."""
+    if box is None:
+        return path.iter_segments(simplify=False)
+    if filled and not holds(box, path):
+        path = path.clip_to_bbox(box)
+    return path.iter_segments(clip=None if filled else box.padded(0.1).extents, simplify=False)
+
+
+def ordered(box):
+    """Return the box with its lower corner first, after a flip."""
+    return Bbox.from_extents(box.xmin, box.ymin, box.xmax, box.ymax)
+
+
+def holds(box, path):
+    inner, outer = path.get_extents(), box.padded(0.1)
+    return outer.contains(inner.x0, inner.y0) and outer.contains(inner.x1, inner.y1)
+
+
+def rectangle(corners):
+    (left, top), (right, bottom) = np.min(corners, axis=0), np.max(corners, axis=0)
+    return {"x": short(left), "y": short(top), "width": short(right - left, 2), "height": short(bottom - top, 2)}

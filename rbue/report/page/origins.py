@@ -1,0 +1,148 @@
+"""How the numbers were made: protocols, coverage, speed, and one line per run."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pandas as pd
+
+from rbue.report import benchmark
+from rbue.report.columns import MISSING, decimals, duration, number, words
+from rbue.report.page.markup import slug, table
+from rbue.report.page.pictures import benchmark_picture
+from rbue.report.page.suite import links
+from rbue.report.page.verdicts import cards
+from rbue.report.records import commit
+from rbue.report.rows import ARCHS, DATASETS, FULL, HYPERPARAMETER, LABELS, NAMES, ROWS
+from rbue.report.text import arch_name, dataset_name
+from rbue.runs.compose import canonical
+
+
+def counts(suite):
+    """Return (number, text) of the cards on top."""
+    papers = Counter(card["paper"]["verdict"] for card in cards(suite.ledger))
+    hardware = sorted(set(suite.runs.hardware))
+    return [
+        (f"{suite.measured} of 90", "cells of the paper's Tables 1–3 measured"),
+        (f"{papers['holds']} of {papers.total()}", "claims that the paper's own numbers support in full"),
+        (str(papers["does not hold"]), "claims that the paper's own numbers or algebra refute"),
+        (str(len(suite.runs)), f"runs on {', '.join(hardware) or 'nothing yet'}"),
+    ]
+
+
+MEANINGS = {
+    "paper": "trains as Section 4.1.2 of the paper states",
+    "matched": "trains as `paper` does, with the weight decay that the printed accuracies fit",
+    "fast": "is a short schedule, for a first look",
+    "demo": "is for the embedded digits, in seconds",
+}
+
+
+def protocols(suite):
+    """Return (name, meaning, settings) of each protocol on the page, from its config."""
+    found = suite.runs[~suite.runs.corrupted].groupby("protocol").dataset.first().items()
+    known = [(name, canonical(dataset, name, "single")) for name, dataset in found]
+    ordered = sorted(known, key=lambda item: (item[0] not in FULL, item[0] != "paper", item[0]))
+    return [
+        (
+            name,
+            MEANINGS.get(name, "is a protocol of yours"),
+            run and f"{run.epochs} epochs, weight decay {run.weight_decay:g}",
+        )
+        for name, run in ordered
+    ]
+
+
+# --- coverage ---------------------------------------------------------------------------------------------------------
+
+
+def coverage_cell(place, found):
+    measured = {label: ", ".join(found[*place, label]) for label in LABELS if (*place, label) in found}
+    name = f"{dataset_name(place[0])}, {arch_name(place[1])}"
+    return dict.fromkeys(LABELS, MISSING) | measured | {"row": name, "done": len(measured)}
+
+
+def coverage_columns():
+    """Return the paper's rows as columns, with their hyperparameter below the method's name."""
+    hyperparameters = {label: own.get(HYPERPARAMETER.get(own["method"]), "") for label, own in ROWS}
+    rows = [words(label, NAMES[own["method"]], str(hyperparameters[label])) for label, own in ROWS]
+    return [words("row", "Network"), number("done", "Rows", "", f"{{}} of {len(LABELS)}".format), *rows]
+
+
+def coverage(suite):
+    own = sorted({(t.dataset, arch) for t in suite.tables if not t.in_paper for arch in t.archs})
+    places = [(dataset, arch) for dataset in DATASETS for arch in ARCHS] + own
+    measured = pd.concat([t.cells[t.cells.n > 0] for t in suite.tables]) if suite.tables else pd.DataFrame()
+    found = {}
+    for cell in measured.itertuples():
+        found.setdefault((cell.dataset, cell.arch, cell.row), []).append(f"{cell.protocol} {cell.n}")
+    text = (
+        f"{suite.measured} of the paper's 90 cells are measured. A cell says under which protocol and with how many "
+        "seeds; a run counts only if all its settings are what the cell stands for."
+    )
+    rows = [coverage_cell(place, found) for place in places]
+    return table(coverage_columns(), rows, "What is measured: protocol and number of seeds", "coverage", notes=[text])
+
+
+# --- speed ------------------------------------------------------------------------------------------------------------
+
+
+def speed_note(content):
+    commits = sorted({commit(row.get("commit"), row.get("changed")) for row in content["rows"]})
+    return (
+        "ms: of one training step, or of the whole test set's prediction. Speed-up: how many times as fast as the row "
+        f"named under over; below 1 is slower. Limit: {benchmark.limit(content)}, a large matrix "
+        f"product. Measured at commit {', '.join(commits)}."
+    )
+
+
+def speed(suite):
+    """Return (table, picture) per benchmarked hardware."""
+    columns = [replace(benchmark.COLUMNS[0], group="Measure"), *benchmark.COLUMNS[1:]]
+    found = []
+    for path in sorted(suite.benchmarks_dir.glob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        caption = f"{content['hardware']}: each group measured side by side in one run"
+        beside = suite.benchmarks_dir.parent == suite.folder
+        more = {
+            "notes": [speed_note(content)],
+            "links": links(suite, path.with_suffix(""), {"JSON": "json"}) if beside else [],
+        }
+        rows = table(columns, benchmark.cells(content), caption, slug("speed", path.stem), **more)
+        found.append((rows, benchmark_picture(suite, path, content["hardware"])))
+    return found
+
+
+# --- where each number comes from -------------------------------------------------------------------------------------
+
+
+def run_text(run):
+    """Return `CIFAR-10-C, ResNet-18, SVI`; if the run is in no row of the tables, also how it differs."""
+    dataset = dataset_name(run["dataset"]) + ("-C" if run["corrupted"] else "")
+    moved = "" if pd.isna(run["position"]) or run["position"] == "all" else f"position={run['position']}"
+    name, apart = (run["method"], run["differs"]) if pd.isna(run["row"]) else (run["row"], moved)
+    return f"{dataset}, {arch_name(run['arch'])}, {name}" + (f" ({apart})" if apart else "")
+
+
+RUN = [
+    words("name", "Run", text=run_text),
+    words("protocol", "Protocol"),
+    number("seed", "Seed", "", str),
+    number("accuracy", "Accuracy, %", "", decimals(2)),
+    number("ece", "ECE", "", decimals(4)),
+    number("seconds", "Training", "", duration),
+    *(words(key, name) for key, name in (("hardware", "Hardware"), ("precision", "Precision"), ("torch", "torch"))),
+    words("commit", "Commit"),
+    words("finished", "Finished"),
+]
+
+
+def runs(suite):
+    """Return one line per run: its hardware, its commit, its date. None without runs."""
+    if suite.runs.empty:
+        return None
+    lines = [
+        run | {"seconds": run["result"].seconds.train, "finished": (run["result"].finished or MISSING)[:10]}
+        for run in suite.runs.sort_values("name").to_dict("records")
+    ]
+    return table(RUN, lines, f"All {len(lines)} runs that this page is built from", "all-runs")

@@ -1,0 +1,77 @@
+"""Everything that the page is built from, computed once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from rbue.report import cells, claims, position
+from rbue.report.figures import networks
+from rbue.report.figures.style import COLOURS
+from rbue.report.records import records
+from rbue.report.rows import FULL, ROWS, paper_order
+from rbue.report.tables import by_network
+from rbue.report.text import arch_name, dataset_name
+
+
+@dataclass(frozen=True)
+class Suite:
+    runs: pd.DataFrame  # one row per run
+    paper_dir: Path
+    figures_dir: Path
+    benchmarks_dir: Path
+    tables: list
+    positions: dict
+    ledger: list
+    networks: list
+
+    @classmethod
+    def of(cls, results, paper_dir, figures_dir, benchmarks_dir):
+        runs = records(results)
+        built = cells.build(runs, paper_dir), position.build(runs, paper_dir), claims.build(results, paper_dir)
+        return cls(runs, Path(paper_dir), Path(figures_dir), Path(benchmarks_dir), *built, networks(runs))
+
+    @property
+    def folder(self):
+        """The page's own folder, where its links start."""
+        return self.figures_dir.parent
+
+    @property
+    def measured(self):
+        """The number of the paper's cells that are measured under any protocol."""
+        frames = [cells.of_paper(t.cells[t.cells.n > 0]) for t in self.tables if t.in_paper]
+        return len(pd.concat(frames)[["dataset", "arch", "row"]].drop_duplicates()) if frames else 0
+
+    @cached_property
+    def compared(self):
+        """{(dataset, arch): {protocol: the paper's rows}} of networks with a measured row."""
+        return by_network(self.tables)
+
+    def best(self, dataset, arch):
+        """Return the protocol that stands for a network: a full schedule first, then the one with the most rows."""
+        found = [network for network in self.networks if (network.dataset, network.arch) == (dataset, arch)]
+        return min(found, key=lambda n: (n.protocol not in FULL, -n.clean.row.nunique())).protocol
+
+    def rows(self):
+        """Return (row, colour) of every row of the tables and figures."""
+        methods = {label: settings["method"] for label, settings in ROWS}
+        shown = self.runs[self.runs.row.notna()]
+        methods |= dict(zip(shown.row, shown.method, strict=True))
+        return [(row, COLOURS[method]) for row, method in methods.items()]
+
+    def filters(self):
+        """Return {what: {value: name}} of what a reader may choose from."""
+        places = sorted({(run.dataset, run.arch) for run in self.runs.itertuples()}, key=paper_order)
+        protocols = sorted(set(self.runs.protocol), key=lambda name: (name not in FULL, name))
+        return {
+            "dataset": {dataset: dataset_name(dataset) for dataset, _ in places},
+            "network": {arch: arch_name(arch) for _, arch in sorted(places, key=lambda place: paper_order(place[1:]))},
+            "protocol": {protocol: protocol for protocol in protocols},
+        }
+
+
+def links(suite, stem, forms):
+    """Return (name, relative address) of the files beside the page that exist: a table's CSV, a figure's PDF."""
+    paths = {name: stem.with_name(f"{stem.name}.{suffix}") for name, suffix in forms.items()}
+    return [(name, path.relative_to(suite.folder).as_posix()) for name, path in paths.items() if path.exists()]

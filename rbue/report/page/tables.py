@@ -1,0 +1,125 @@
+"""The paper's Tables 1 to 3 and 6 beside ours: per dataset, per network, the protocols that were measured."""
+
+from rbue.report import cells, position
+from rbue.report.columns import METHOD, decimals, number
+from rbue.report.page.markup import slug, table
+from rbue.report.page.suite import links
+from rbue.report.rows import DATASETS, LABELS, paper_order
+from rbue.report.tables import side_by_side
+from rbue.report.text import announced, arch_name, by_arch, columns_of, coverage, dataset_name, notes
+
+FORMS = {"CSV": "csv", "LaTeX": "tex", "Markdown": "md"}
+PAPER_ALONE = [
+    METHOD,
+    number("paper_accuracy", "Accuracy, %", "", decimals(2), bold="paper_bold"),
+    number("paper_ece", "ECE", "", decimals(2), bold="paper_bold"),
+    number("paper_train_hours", "Training hours", "", decimals(1), bold="paper_bold"),
+]
+
+
+def name_of(dataset):
+    """Return `Table 1, CIFAR-10`, as the paper numbers it."""
+    known = list(DATASETS)
+    return (f"Table {known.index(dataset) + 1}, " if dataset in known else "") + dataset_name(dataset)
+
+
+def by_dataset(suite):
+    """Return the datasets with a measured table, in the paper's order, with their networks and notes."""
+    measured = [found for found in suite.tables if found.measured]
+    datasets = sorted({found.dataset for found in measured}, key=lambda dataset: paper_order([dataset]))
+    return [dataset_part(suite, dataset, [t for t in measured if t.dataset == dataset]) for dataset in datasets]
+
+
+def dataset_part(suite, dataset, found):
+    archs = sorted({arch for t in found for arch, rows in by_arch(t) if rows.n.any()}, key=lambda a: paper_order([a]))
+    return {
+        "id": slug("tables", dataset),
+        "title": name_of(dataset),
+        "tags": {"dataset": dataset},
+        "coverage": [f"`{t.protocol}`: {coverage(t)}." for t in found],
+        "networks": [network_part(suite, dataset, arch, found) for arch in archs],
+        "costs": [costs(suite, t) for t in found],
+        "notes": [(t.protocol, notes(t)) for t in found],
+    }
+
+
+def network_part(suite, dataset, arch, found):
+    """Return the network's best protocol as a table, its protocols side by side, and the other protocols, folded."""
+    parts = {t.protocol: measured_table(suite, t, arch, rows) for t in found for a, rows in by_arch(t) if a == arch}
+    parts = {protocol: part for protocol, part in parts.items() if part}
+    best = suite.best(dataset, arch) if suite.best(dataset, arch) in parts else next(iter(parts))
+    return {
+        "tags": {"dataset": dataset, "network": arch},
+        "main": parts.pop(best),
+        "compared": side_table(suite, dataset, arch),
+        "others": list(parts.values()),
+    }
+
+
+def measured_table(suite, found, arch, rows):
+    if not rows.n.any():
+        return None
+    rows = rows[rows.row.isin(LABELS) | (rows.n > 0)]
+    place = found.dataset, arch, found.protocol
+    caption = (
+        f"{name_of(found.dataset)} with {arch_name(arch)}: the paper's numbers and ours, protocol `{found.protocol}`"
+    )
+    more = {"links": table_links(suite, found.protocol, found.dataset), "tags": tags(*place)}
+    return table(columns_of(found), rows.to_dict("records"), caption, slug("table", *place), **more)
+
+
+def tags(dataset, arch, protocol):
+    return {"dataset": dataset, "network": arch, "protocol": protocol}
+
+
+def table_links(suite, protocol, name):
+    return links(suite, suite.folder / "tables" / protocol / name, FORMS)
+
+
+def side_table(suite, dataset, arch):
+    """Compare one network under its protocols: the effect of weight decay and epochs. None if there is one."""
+    protocols = suite.compared.get((dataset, arch), {})
+    if len(protocols) < 2:
+        return None
+    caption = f"{name_of(dataset)} with {arch_name(arch)}: by protocol"
+    return table(*side_by_side(protocols), caption, slug("table", dataset, arch, "by protocol"))
+
+
+def costs(suite, found):
+    """Return parameters, memory and test time, which the paper announces and does not print."""
+    caption = f"{name_of(found.dataset)}: parameters, memory and test time, protocol `{found.protocol}`"
+    return table(*announced(found), caption, slug("costs", found.dataset, found.protocol))
+
+
+def unmeasured(suite):
+    """Return the paper's numbers for networks without a measurement."""
+    printed = cells.paper_cells(suite.paper_dir).rename(columns={m: f"paper_{m}" for m in [*cells.PRINTED, "bold"]})
+    return [
+        table(
+            PAPER_ALONE,
+            rows.to_dict("records"),
+            f"{name_of(dataset)} with {arch_name(arch)}: the paper's numbers",
+            slug("paper", dataset, arch),
+            tags={"dataset": dataset, "network": arch},
+        )
+        for (dataset, arch), rows in printed.groupby(["dataset", "arch"], sort=False)
+        if (dataset, arch) not in suite.compared
+    ]
+
+
+def positions(suite):
+    """Return Table 6 per protocol with a measured position; if there is none, the paper's rows alone."""
+    measured = {protocol: frame for protocol, frame in suite.positions.items() if frame.n.any()}
+    shown = measured or dict(list(suite.positions.items())[:1])
+    return [
+        table(
+            found.columns,
+            found.cells,
+            f"Table 6: where the random rectifiers stand, protocol `{protocol}`",
+            slug("table position", protocol),
+            links=table_links(suite, protocol, "position"),
+            tags={"protocol": protocol},
+        )
+        for protocol, frame in shown.items()
+        for found in [position.grid(protocol, frame)]
+    ]

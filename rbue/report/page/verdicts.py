@@ -1,0 +1,50 @@
+"""The claims as cards: the paper's sentence, the verdict on its own numbers and on ours, and why."""
+
+from rbue.report import claims
+from rbue.report.claims import cards
+from rbue.report.columns import words
+from rbue.report.page.markup import slug, table
+
+KINDS = {  # verdict → the class that colours it
+    "holds": "good",
+    "reproduced": "good",
+    "partly": "fair",
+    "does not hold": "bad",
+    "not reproduced": "bad",
+}
+
+
+def placed(card):
+    """Add what the template needs: the card's address, its verdicts as tags to filter by, its best-known verdict."""
+    tags = [slug("paper", card["paper"]["verdict"]), *(slug("ours", each["verdict"]) for each in card["ours"])]
+    first = next((each for each in card["ours"] if each["verdict"] not in ("not tested", "unclear")), None)
+    return card | {"address": slug("claim", card["id"]), "tags": " ".join(dict.fromkeys(tags)), "first": first}
+
+
+def choices(suite):
+    """Return {value: name} of the verdicts that occur."""
+    found = {}
+    for card in cards(suite.ledger):
+        for each in card["ours"]:
+            found[slug("ours", each["verdict"])] = f"ours: {each['verdict']}"
+    for card in cards(suite.ledger):
+        found[slug("paper", card["paper"]["verdict"])] = f"paper's own numbers: {card['paper']['verdict']}"
+    return found
+
+
+def section(suite):
+    counted = [{"what": what, "count": count} for what, count in claims.text.counts(suite.ledger)]
+    columns = [words("what", "Verdicts on"), words("count", "Count")]
+    return {
+        "cards": [placed(card) for card in cards(suite.ledger)],
+        "counts": table(columns, counted, "Verdicts, counted", "claims-counts", wide=True),
+        "warnings": list(claims.text.short_training(suite.ledger)),
+        "reading": reading(),
+        "kinds": KINDS,
+    }
+
+
+def reading():
+    """Return how a verdict comes about, as one text per point."""
+    points = claims.text.INTRO.split("\n\n")[1]
+    return [" ".join(point.split()) for point in points.removeprefix("- ").split("\n- ")]
