@@ -10,6 +10,7 @@ If less than half of a part is measured, there is no verdict, unless the missing
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import product
 
 from rbue.report.claims.evidence import Graded, describe, judged_text, missing_text, reason, seeds_text
@@ -19,7 +20,7 @@ HOLDS, PARTLY, FAILS, UNDECIDED = "holds", "partly", "does not hold", "undecided
 NOT_TESTED = "not tested"
 OURS = {HOLDS: "reproduced", PARTLY: PARTLY, FAILS: "not reproduced", UNDECIDED: "unclear", NOT_TESTED: NOT_TESTED}
 PAPERS = {word: word for word in (HOLDS, PARTLY, FAILS, UNDECIDED)} | {NOT_TESTED: UNDECIDED}
-SOME, MOST, ENOUGH = 1 / 4, 3 / 4, 1 / 2
+SOME, MOST, ENOUGH = 1 / 4, 3 / 4, 1 / 2  # shares are fractions, so that 3/4 is 3/4
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Verdict:
 
 def shares(items):
     """Return the share of comparisons for the claim and the share against it. Ties are neither."""
-    return tuple(sum(item.outcome == sign for item in items) / len(items) for sign in (1, -1))
+    return tuple(Fraction(sum(item.outcome == sign for item in items), len(items)) for sign in (1, -1))
 
 
 def graded(won, lost):
@@ -77,7 +78,7 @@ def by_cell(items):
         cells[item.cell] = cells.get(item.cell, 0) + item.outcome
     excess = list(cells.values())
     if all(item.p is not None for item in items):
-        return graded(*(sum(sign * each > 0 for each in excess) / len(excess) for sign in (1, -1)))
+        return graded(*(Fraction(sum(sign * each > 0 for each in excess), len(excess)) for sign in (1, -1)))
     return UNDECIDED if sign_flip_p(excess) > LEVEL else HOLDS if sum(excess) > 0 else FAILS
 
 
