@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 from PIL import Image
 
 from rbue import methods
@@ -54,7 +55,7 @@ ROW_COLOURS = {
 ROW_MARKERS = {"MC-DropReLU(0.8)": "v", "MC-DropReLU(0.85)": "P", "MC-DropReLU(0.9)": "p", "MC-DropReLU(0.95)": "*"}
 SIZES = {"*": 9, "X": 6.5, "P": 6.5, "p": 6.5, "v": 6, "^": 6, "D": 5}  # a marker's width in points, for equal areas
 METRICS = {"accuracy": "Accuracy (%)", "ece": "ECE", "nll": "NLL (nats)"}
-NEAR = {"accuracy": 5, "ece": 0.03, "nll": 0.3}  # two values this close always share a frame
+NEAR = {"accuracy": 5, "ece": 0.1, "nll": 0.3}  # two values this close always share a frame
 
 STYLE = {
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), TEXT),
@@ -149,11 +150,12 @@ def with_palette(image, size=256):
     Pillow's own palettes alter the colour of a row that has few pixels.
     """
     codes = np.asarray(image, np.int32) @ (1 << np.array([16, 8, 0], np.int32))
-    found, where, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    counts, place = np.bincount(codes.ravel(), minlength=1 << 24), np.zeros(1 << 24, np.uint8)
+    found = counts.nonzero()[0]
     colours = found[:, None] >> np.array([16, 8, 0]) & 255
-    kept = colours[np.argsort(-counts, kind="stable")[:size]]
-    nearest = np.square(colours[:, None] - kept).sum(-1).argmin(1).astype(np.uint8)
-    small = Image.fromarray(nearest[where].reshape(codes.shape)).convert("P")
+    kept = colours[np.argsort(-counts[found], kind="stable")[:size]]
+    place[found] = np.square(colours[:, None] - kept).sum(-1).argmin(1)
+    small = Image.fromarray(place[codes]).convert("P")
     small.putpalette(kept.astype(np.uint8).tobytes())
     return small
 
@@ -191,6 +193,20 @@ def framed(values, metric):
 def limits(values):
     margin = 0.08 * max(values.max() - values.min(), 1e-3)
     return values.min() - margin, values.max() + margin
+
+
+def plain_ticks(along, steps=(1, 3)):
+    """Put plain numbers at these steps of each decade of a logarithmic axis, and nothing between them."""
+    along.set_major_locator(LogLocator(subs=steps, numticks=8))
+    along.set_major_formatter("{x:g}")
+    along.set_minor_locator(NullLocator())
+
+
+def band(axis, x, mean, std, look):
+    """Draw one standard deviation each way as an area; a row with one seed has none."""
+    if std.notna().any():
+        shade = {"color": look["color"], "alpha": 0.15, "linewidth": 0, "label": look["label"]}
+        axis.fill_between(x, mean - std, mean + std, **shade)
 
 
 def look_of(row, method):
