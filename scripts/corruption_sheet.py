@@ -43,7 +43,7 @@ def column(images):
 
 def show(axis, picture, size, labels, title):
     axis.imshow(picture, interpolation="nearest")
-    axis.set_title(title, fontsize=8, pad=3)
+    axis.set_title(title, pad=3)
     centres = [size / 2 - 0.5 + k * (size + GAP) for k in range(len(labels))]
     axis.set(xticks=centres if labels else [], xticklabels=labels, yticks=[])
     axis.tick_params(length=0, pad=2)

@@ -17,6 +17,7 @@ from rbue.report.figures.style import (
     styled,
     write_csv,
 )
+from rbue.report.rows import in_order
 
 COLUMNS = [
     "origin",
@@ -91,7 +92,8 @@ def outside_text(points):
 def legend(figure, frame, with_paper):
     """Name the rows that have a point of either kind, then the two kinds."""
     point = {"linestyle": "none"}
-    handles = {row: Line2D([], [], **point, **look_of(row, method)) for row, method in methods_of(frame)}
+    looks = {row: look_of(row, method) for row, method in methods_of(frame)}
+    handles = {row: Line2D([], [], **point, **looks[row]) for row in in_order(looks)}
     if with_paper:
         either = {"color": INK, "marker": "o", "markersize": 6}
         handles["ours ± 1 standard error"] = Line2D([], [], linewidth=1, **either)

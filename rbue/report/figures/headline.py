@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 
 from rbue.report.cells import paper_cells
 from rbue.report.figures import beyond, samples
 from rbue.report.figures.corruptions import six
 from rbue.report.figures.frames import count_text, methods_of, networks, with_errors
-from rbue.report.figures.style import COLOURS, INK, WIDTH, canvas, head, look_of, save, styled, write_csv
+from rbue.report.figures.style import COLOURS, INK, WIDTH, canvas, head, look_of, plain_ticks, save, styled, write_csv
 from rbue.report.records import KEY, NETWORK, in_tables
 from rbue.report.rows import ARCHS, DATASETS, FULL, METHODS, by_protocol, in_order, paper_order
 from rbue.report.text import arch_name, dataset_name
@@ -148,10 +148,8 @@ def cost_panel(axis, frame):
     axis.set(xscale="log", yscale="log", title="Calibration against its cost at test time")
     axis.set(xlabel="Milliseconds per image\n(better to the left)", ylabel="ECE (better below)")
     axis.set_ylim(0.8 * frame.ours_ece.min())
-    for each in (axis.xaxis, axis.yaxis):
-        each.set_major_locator(LogLocator(subs=(1, 2, 3, 5) if each is axis.yaxis else (1, 3)))
-        each.set_major_formatter("{x:g}")
-        each.set_minor_formatter(NullFormatter())
+    plain_ticks(axis.xaxis)
+    plain_ticks(axis.yaxis, (1, 2, 3, 5))
 
 
 def place_handles(cells):
@@ -224,7 +222,10 @@ def draw(records, paper_dir, out):
         return []
     numbers = pd.concat([cells.assign(kind="printed"), frame.assign(**place_of(network))])
     out = Path(out)
-    return [*save(picture(cells, network, frame), out / "headline"), write_csv(numbers, out / "headline.csv")]
+    return [
+        *save(picture(cells, network, frame), out / "headline", readme=True),
+        write_csv(numbers, out / "headline.csv"),
+    ]
 
 
 def place_of(network):

@@ -3,7 +3,6 @@
 import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from rbue.report.figures.frames import count_text, picked
 from rbue.report.figures.style import (
@@ -14,6 +13,7 @@ from rbue.report.figures.style import (
     head,
     legend_below,
     narrow,
+    plain_ticks,
     save,
     styled,
     write_csv,
@@ -60,13 +60,12 @@ def curves(frame):
 
 
 def sigma_panel(axis, numbers, colour, row):
-    axis.fill_between(numbers.layer, numbers.ours_q05, numbers.ours_q95, color=colour, alpha=0.2, linewidth=0)
+    band = {"color": colour, "alpha": 0.2, "linewidth": 0, "label": row}
+    axis.fill_between(numbers.layer, numbers.ours_q05, numbers.ours_q95, **band)
     axis.plot(numbers.layer, numbers.ours_q50, color=colour, label=row)
     axis.plot(numbers.layer, numbers.ours_start, color=INK, linestyle="--", label=f"{row}: start")
-    axis.set(yscale="log")
-    axis.yaxis.set_major_locator(LogLocator(subs=(1, 3), numticks=6))
-    axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_yscale("log")
+    plain_ticks(axis.yaxis)
 
 
 @styled
@@ -79,9 +78,13 @@ def figure(spread, course, colours, title):
         middle.plot(of_row.epoch, of_row.ours_kl, color=colours[row], label=row)
         right.plot(of_row.epoch, 100 * of_row.ours_accuracy, color=colours[row], label=row)
         for axis, (name, along) in zip((left, middle, right), PANELS.items(), strict=True):
-            axis.set(title=narrow(row), ylabel=name, xlabel=along)
+            axis.set(ylabel=name, xlabel=along)
+        left.set_title(narrow(row))
+    # all panels of a column share their limits, so these are set after the last
+    ends = spread[["ours_q05", "ours_q95", "ours_start"]]
+    axes[0][0].set_ylim(ends.min(axis=None) / 2, 2 * ends.max(axis=None))  # a nearly constant line should look so
     for axis in axes[0][1:]:
-        axis.set_ylim(0)  # all panels of a column share it, so it is set after the last
+        axis.set_ylim(0)
     head(drawn, title)
     legend_below(drawn, *legend_parts(), 3)
     return drawn

@@ -5,12 +5,12 @@ Neither is in the paper, which gives ECE as one number and entropy as a picture.
 
 import pandas as pd
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from rbue.report.figures.frames import count_text, methods_of
 from rbue.report.figures.style import (
     INK,
     WIDTH,
+    band,
     canvas,
     framed,
     head,
@@ -19,6 +19,7 @@ from rbue.report.figures.style import (
     look_of,
     narrow,
     panel_grid,
+    plain_ticks,
     save,
     styled,
     write_csv,
@@ -88,8 +89,10 @@ def diagrams(numbers, title):
     for axis, row in zip(axes.flat, rows, strict=False):
         diagram(axis, numbers[numbers.row == row], row)
     head(figure, title)
-    figure.supxlabel("Confidence")
-    figure.supylabel("Share correct")
+    for axis in axes[-1]:
+        axis.set_xlabel("Confidence")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("Share correct")
     return figure
 
 
@@ -112,22 +115,20 @@ def split(numbers):
     """Return {panel's title: rows}. Rows that are not proposed by the paper stand together."""
     rows = list(dict.fromkeys(numbers.row))
     proposed = [row for row, method in methods_of(numbers) if method in ("rrelu", "dropreLU")]
-    if not proposed or len(proposed) == len(rows):
-        return {"": rows}
     guides = [row for row, method in methods_of(numbers) if method in ("single", "deep_ensemble")]
-    return {"Other methods": [row for row in rows if row not in proposed], "Proposed methods": [*guides, *proposed]}
+    others = [row for row in rows if row not in proposed]
+    if not proposed or set(others) <= set(guides):
+        return {"": rows}
+    return {"Other methods": others, "Proposed methods": [*guides, *proposed]}
 
 
 def panel(axis, numbers, name):
     for row, look in lines_of(methods_of(numbers)).items():
         curve = numbers[(numbers.row == row) & (numbers.rejected <= DRAWN)]
         axis.plot(curve.rejected, curve.ours_error, **look)
-        low, high = (curve.ours_error + sign * curve.std_error.fillna(0) for sign in (-1, 1))
-        axis.fill_between(curve.rejected, low, high, color=look["color"], alpha=0.15, linewidth=0, label=row)
+        band(axis, curve.rejected, curve.ours_error, curve.std_error, look)
     axis.set(xlabel="Images rejected, the most uncertain first (%)", title=name, yscale="log")
-    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter(NullFormatter())
+    plain_ticks(axis.yaxis, (1, 2, 5))
 
 
 def outside_text(numbers):

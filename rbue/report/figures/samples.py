@@ -7,18 +7,19 @@ difference equally.
 
 import pandas as pd
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator
 
 from rbue.report.figures.frames import count_text, methods_of
 from rbue.report.figures.style import (
     METRICS,
     WIDTH,
+    band,
     canvas,
     framed,
     head,
     legend_below,
     limits,
     lines_of,
+    plain_ticks,
     save,
     styled,
     write_csv,
@@ -100,8 +101,7 @@ def plot(axis, numbers, cost, metric, looks):
     ours, std = f"ours_{metric}", f"std_{metric}"
     for row, curve in numbers.groupby("row", sort=False):
         axis.plot(curve[cost], curve[ours], **looks[row])
-        low, high = (curve[ours] + sign * curve[std].fillna(0) for sign in (-1, 1))
-        axis.fill_between(curve[cost], low, high, color=looks[row]["color"], alpha=0.15, linewidth=0, label=row)
+        band(axis, curve[cost], curve[ours], curve[std], looks[row])
     for single in numbers[one_pass(numbers)].itertuples():
         look = {"color": looks[single.row]["color"], "linewidth": 0.9, "linestyle": ":"}
         axis.axhline(getattr(single, ours), label=single.row, **look)
@@ -118,9 +118,7 @@ def panels_row(axes, numbers, cost, looks):
     for axis, (metric, name) in zip(axes, METRICS.items(), strict=True):
         panel(axis, numbers, cost, metric, looks)
         axis.set(ylabel=name, xlabel=COSTS[cost])
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.minorticks_off()
+        plain_ticks(axis.xaxis)
 
 
 @styled

@@ -6,6 +6,7 @@ from pathlib import Path
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from rbue import methods
 from rbue.report.figures.svg import svg
@@ -53,7 +54,7 @@ ROW_COLOURS = {
 ROW_MARKERS = {"MC-DropReLU(0.8)": "v", "MC-DropReLU(0.85)": "P", "MC-DropReLU(0.9)": "p", "MC-DropReLU(0.95)": "*"}
 SIZES = {"*": 9, "X": 6.5, "P": 6.5, "p": 6.5, "v": 6, "^": 6, "D": 5}  # a marker's width in points, for equal areas
 METRICS = {"accuracy": "Accuracy (%)", "ece": "ECE", "nll": "NLL (nats)"}
-NEAR = {"accuracy": 5, "ece": 0.03, "nll": 0.3}  # two values this close always share a frame
+NEAR = {"accuracy": 5, "ece": 0.1, "nll": 0.3}  # two values this close always share a frame
 
 STYLE = {
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), TEXT),
@@ -175,6 +176,20 @@ def framed(values, metric):
 def limits(values):
     margin = 0.08 * max(values.max() - values.min(), 1e-3)
     return values.min() - margin, values.max() + margin
+
+
+def plain_ticks(along, steps=(1, 3)):
+    """Put plain numbers at these steps of each decade of a logarithmic axis, and nothing between them."""
+    along.set_major_locator(LogLocator(subs=steps, numticks=8))
+    along.set_major_formatter("{x:g}")
+    along.set_minor_locator(NullLocator())
+
+
+def band(axis, x, mean, std, look):
+    """Draw one standard deviation each way as an area; a row with one seed has none."""
+    if std.notna().any():
+        shade = {"color": look["color"], "alpha": 0.15, "linewidth": 0, "label": look["label"]}
+        axis.fill_between(x, mean - std, mean + std, **shade)
 
 
 def look_of(row, method):

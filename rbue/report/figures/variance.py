@@ -6,7 +6,6 @@ covariance must be added too, which cancels the positive inputs: Var = q(1âˆ’q)Â
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from rbue.report import simulation
 from rbue.report.columns import Column, Grid, count, decimals, number, shown, times, words
@@ -19,6 +18,7 @@ from rbue.report.figures.style import (
     head,
     legend_below,
     panel_grid,
+    plain_ticks,
     save,
     styled,
     write_csv,
@@ -166,9 +166,7 @@ def layer_panel(axis, numbers, row):
         axis.plot(at, numbers[f"ours_{column}"], label=label, **look | dots)
     axis.plot(at, numbers.ours_monte_carlo, label="drawn", **DRAWN)
     axis.set(yscale="log", title=row)
-    axis.yaxis.set_major_locator(LogLocator(subs=(1, 3), numticks=6))
-    axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter(NullFormatter())
+    plain_ticks(axis.yaxis)
     axis.xaxis.get_major_locator().set_params(integer=True)
 
 
