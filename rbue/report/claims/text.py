@@ -141,7 +141,8 @@ def section(card):
         verdicts.setdefault(judged(side), []).append(f"`{side['protocol']}`")
     lines = [f"- Ours, {', '.join(who)}: {text}" if who else text for text, who in verdicts.items()]
     note = [f"Note: {card['note']}"] if card["note"] else []
-    return "\n\n".join([f"### {card['id']} {card['claim']}", quoted(card), "\n".join(lines), *note, folded(card)])
+    head = f'<a id="{card["id"].lower()}"></a>\n\n### {card["id"]} {card["claim"]}'  # README links to this address
+    return "\n\n".join([head, quoted(card), "\n".join(lines), *note, folded(card)])
 
 
 def judged(side):
