@@ -26,6 +26,7 @@ class Finding:
     """One headline claim, whether it holds in our measurements, and the sentence that says why."""
 
     claim: str
+    short: str
     answer: str
     sentence: str
     ids: tuple[str, ...]  # the claims of the ledger that have the details
@@ -90,7 +91,7 @@ WORDS = {
 
 
 def compare(gaps: dict[str, Value]) -> str:
-    """Say how one side compares with another: {metric: gap, positive if better}."""
+    """Say how one side compares with another: {metric: gap, positive if better}. Brackets hold the 95 % interval."""
     return " and ".join(compare_in(metric, gap) for metric, gap in gaps.items())
 
 
@@ -98,7 +99,7 @@ def compare_in(metric: str, gap: Value) -> str:
     better, worse, equal, unit, form = WORDS[metric]
     shown = gap * (-1 if metric == "ece" else 1)
     size, low, high = (signed(x, form) for x in (shown.mean, shown.mean - shown.reach, shown.mean + shown.reach))
-    return f"{(equal, better, worse)[gap.sign]} ({unit.format(size)}, 95 % interval {low} to {high})"
+    return f"{(equal, better, worse)[gap.sign]} ({unit.format(size)}, {low} to {high})"
 
 
 def signed(number: float, form: str) -> str:
@@ -245,22 +246,24 @@ def diversity(e: Evidence) -> Found:
     more = [ratio > 1 for row in PROPOSED for ratio in ratios[row]]
     if not more:
         return NOTHING
-    shown = ", ".join(f"{row} {median(found):.1f} times" for row, found in ratios.items() if found)
+    families = {"MC-RReLU": PROPOSED[:1], "MC-DropReLU": PROPOSED[1:], ENSEMBLE: [ENSEMBLE]}
+    medians = {name: [median(ratios[row]) for row in rows if ratios[row]] for name, rows in families.items()}
+    shown = ", ".join(f"{spread(found, '.1f')} times for {name}" for name, found in medians.items() if found)
     text = (
-        f"The mean Jensen–Shannon divergence between two samples, relative to {base}'s (median over "
-        f"{settings(max(ratios.values(), key=len))}): {shown}"
+        f"The mean Jensen–Shannon divergence between two samples, relative to {base}'s, is {shown} (median over "
+        f"{settings(max(ratios.values(), key=len))})"
     )
     return (YES if all(more) else PARTLY if any(more) else NO), text
 
 
-QUESTIONS: list[tuple[str, tuple[str, ...], Callable[[Evidence], Found]]] = [
-    ("Are the printed numbers reproduced?", (), printed_numbers),
-    ("Is RBUE on par with Deep Ensemble?", ("A15", "A1"), deep_ensemble),
-    ("Is it better than MC-Dropout and SVI?", ("A13",), other_baselines),
-    ("Is it cheap to train?", ("A7", "A9", "A11"), training_cost),
-    ("Is it cheap at test time?", ("A15",), test_cost),
-    ("Is it better calibrated under corruption?", ("F1", "F3"), corruption),
-    ("Are its samples more diverse than MC-Dropout's?", ("D3", "D4"), diversity),
+QUESTIONS: list[tuple[str, str, tuple[str, ...], Callable[[Evidence], Found]]] = [
+    ("Are the printed numbers reproduced?", "its printed numbers", (), printed_numbers),
+    ("Is RBUE on par with Deep Ensemble?", "on par with Deep Ensemble", ("A15", "A1"), deep_ensemble),
+    ("Is it better than MC-Dropout and SVI?", "better than MC-Dropout and SVI", ("A13",), other_baselines),
+    ("Is it cheap to train?", "cheap to train", ("A7", "A9", "A11"), training_cost),
+    ("Is it cheap at test time?", "cheap at test time", ("A15",), test_cost),
+    ("Is it better calibrated under corruption?", "better calibrated under corruption", ("F1", "F3"), corruption),
+    ("Are its samples more diverse than MC-Dropout's?", "more diverse than MC-Dropout", ("D3", "D4"), diversity),
 ]
 
 
@@ -278,7 +281,7 @@ def build(results: list, paper_dir: str) -> list[Finding]:
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    return [Finding(question, *find(evidence), ids) for question, ids, find in QUESTIONS]
+    return [Finding(question, short, *find(evidence), ids) for question, short, ids, find in QUESTIONS]
 
 
 def costs(runs: pd.DataFrame) -> dict:
@@ -299,9 +302,16 @@ def costs(runs: pd.DataFrame) -> dict:
 BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
 
 
+def in_short(found: list[Finding]) -> str:
+    """Return which claims hold, which hold in part, and which do not: `Reproduced: cheap to train. Partly: …`."""
+    names = {YES: "Reproduced", PARTLY: "partly", NO: "not reproduced", UNKNOWN: "not measured"}
+    groups = {name: [f.short for f in found if f.answer == answer] for answer, name in names.items()}
+    return "; ".join(f"{name}: {', '.join(shorts)}" for name, shorts in groups.items() if shorts)
+
+
 def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:
-    """Return the findings as a Markdown list, each with links to the claims behind it."""
-    lines = []
+    """Return the answer in one line, then the findings as a Markdown list with links to the claims behind them."""
+    lines = [f"**In short:** {in_short(found)}.", ""]
     for finding in found:
         links = ", ".join(f"[{name}]({claims}#{name.lower()})" for name in finding.ids)
         evidence = f" Claims: {links}." if links else ""
