@@ -50,12 +50,11 @@ class Evidence:
         return [self.ours.values[(*place, row, metric)] * (-1 if metric == "ece" else 1) for row in rows]
 
     def ratios(self, metric: str, row: str, other: str) -> list[float]:
-        """Return a row's metric divided by that of another row, for each network where both are measured."""
-        pairs = [
-            (self.ours.values[(*p, row, metric)], self.ours.values[(*p, other, metric)])
-            for p in self.places([row, other], metric)
-        ]
-        return [one.mean / two.mean for one, two in pairs]
+        """Return a row's metric divided by that of another row, for each network where both are measured; times only
+        if one version of the code measured them."""
+        places = self.places([row, other], metric)
+        pairs = [(self.ours.values[(*p, row, metric)], self.ours.values[(*p, other, metric)]) for p in places]
+        return [one.mean / two.mean for one, two in pairs if metric != "time" or one.origin == two.origin]
 
     def cost_ratios(self, metric: str, row: str, other: str) -> list[float]:
         pairs = [
