@@ -1,10 +1,11 @@
 """How figures look: one text size, one ink, a look per row; and the headline figure."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up import analysed, corrupted, read_records, result, whole_suite
+from made_up import analysed, corrupted, read_records, result, whole_suite, write
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
@@ -26,7 +27,8 @@ from rbue.report.figures import (
 )
 from rbue.report.rows import LABELS, ROWS
 
-PAPER = Path(__file__).resolve().parents[1] / "results" / "paper"
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "results" / "paper"
 MATCHED = ("cifar10", "matched", "resnet18")
 DRAWING = (behaviours, corruptions, diversity, framework, headline, posterior, reliability, samples, variance)
 
@@ -198,3 +200,18 @@ def test_without_costs_the_headline_still_compares():
 def test_the_caption_of_the_headline_says_protocol_hardware_and_seeds(drawn):
     told = drawn["headline"].get_suptitle().replace("\n", " ")
     assert "10 of the paper's 90 cells, protocol matched, 1 seed" in told and "NVIDIA H200 (bf16)" in told
+
+
+def test_the_command_draws_the_headline_unless_a_selection_is_asked_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    sys.modules.pop("figures", None)
+    import figures
+
+    monkeypatch.setattr(figures, "draw", lambda *_: {})
+    monkeypatch.setattr(figures, "draw_general", lambda *_: [])
+    runs = write(tmp_path / "runs", [result("Single", where=MATCHED)])
+    argv = ["--results", str(runs), "--out", str(tmp_path / "out")]
+    figures.main([*argv, "--arch", "resnet18"])
+    assert not (tmp_path / "out").exists()
+    figures.main(argv)
+    assert "out: headline" in capsys.readouterr().out and (tmp_path / "out" / "headline.png").exists()

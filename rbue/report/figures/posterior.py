@@ -65,7 +65,7 @@ def sigma_panel(axis, numbers, colour, row):
     axis.plot(numbers.layer, numbers.ours_q50, color=colour, label=row)
     axis.plot(numbers.layer, numbers.ours_start, color=INK, linestyle="--", label=f"{row}: start")
     axis.set_yscale("log")
-    plain_ticks(axis.yaxis)
+    plain_ticks(axis.yaxis, (1, 2, 5))
 
 
 @styled

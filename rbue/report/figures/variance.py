@@ -162,7 +162,7 @@ def layer_panel(axis, numbers, row):
     """Draw lines with the draws on them. If layers are many and differ in turn, dots show bands instead of a zigzag."""
     at, many = numbers.site + 1, len(numbers) > MANY
     for column, (label, look) in (LINES | BEHIND).items():
-        dots = {"linestyle": "none", "marker": DOTS[column], "markersize": 4.5, "markeredgewidth": 1} if many else {}
+        dots = {"linestyle": "none", "marker": DOTS[column], "markersize": 5, "markeredgewidth": 1.4} if many else {}
         axis.plot(at, numbers[f"ours_{column}"], label=label, **look | dots)
     axis.plot(at, numbers.ours_monte_carlo, label="drawn", **DRAWN)
     axis.set(yscale="log", title=row)
