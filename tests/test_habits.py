@@ -33,4 +33,6 @@ def test_the_workflow_runs_the_ci_on_the_oldest_python_and_a_new_one():
     assert workflow[True] == ["push", "pull_request"]  # YAML 1.1 reads the word "on" as true
     job = workflow["jobs"]["test"]
     assert job["strategy"]["matrix"]["python"] == ["3.11", "3.13"]
+    assert job["strategy"]["matrix"]["include"] == [{"python": "3.13", "torch": "torch torchvision"}]
+    assert job["steps"][-2] == {"if": "matrix.torch", "run": 'echo "TORCH=${{ matrix.torch }}" >> "$GITHUB_ENV"'}
     assert job["steps"][-1] == {"run": ".ci/run"} and os.access(ROOT / ".ci/run", os.X_OK)

@@ -5,11 +5,12 @@ integer DCT and quantisation, and their inverses. A test compares the result wit
 """
 
 from functools import lru_cache
+from io import BytesIO
 
 import numpy as np
 import torch
+from PIL import Image
 from torch.nn import functional as F
-from torchvision.io import decode_jpeg, encode_jpeg
 
 LUMA = """16 11 10 16 24 40 51 61 12 12 14 19 26 58 60 55 14 13 16 24 40 57 69 56 14 17 22 29 51 87 80 62
           18 22 37 56 68 109 103 77 24 35 55 64 81 104 113 92 49 64 78 87 103 121 120 101 72 92 95 98 112 100 103 99"""
@@ -22,8 +23,14 @@ def jpeg(x, quality):
 
 
 def codec(x, quality):
-    """Encode and decode with libjpeg, one image at a time. The bytes equal those of PIL, which the reference uses."""
-    return torch.stack([decode_jpeg(encode_jpeg(image, quality)) for image in x.contiguous().unbind()])
+    """Encode and decode with PIL's libjpeg, one image at a time, as the reference does."""
+    return torch.stack([_through_pil(image, quality) for image in x.movedim(1, -1).numpy()])
+
+
+def _through_pil(image, quality):
+    file = BytesIO()
+    Image.fromarray(image).save(file, "JPEG", quality=quality)
+    return torch.from_numpy(np.array(Image.open(file))).movedim(-1, 0)
 
 
 def batched(x, quality):
