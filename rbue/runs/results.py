@@ -130,7 +130,7 @@ def collect(results_dir):
     if not os.path.isdir(results_dir):
         raise UserError(f"{results_dir} is no folder and holds no results: 'make demo' or 'python train.py' makes some")
     results = {}
-    for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path)):
+    for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path.parts)):
         try:
             result = schema.read(path)
             if result.name in results:

@@ -294,6 +294,8 @@ def converter(kind):
     if get_origin(kind) is UnionType:
         (inner,) = (converter(part) for part in get_args(kind) if part is not NoneType)
         return lambda value, where: None if value is None else inner(value, where)
+    if kind == list[float]:
+        return numbers
     if get_origin(kind) is list:
         inner = converter(*get_args(kind))
         return lambda value, where: [inner(each, where) for each in checked(value, list, where)]
@@ -336,6 +338,13 @@ def number(value, where):
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError(f"{where} is {value!r:.40}, not a number")
     return float(value)
+
+
+def numbers(value, where):
+    """Convert a list of numbers. Results hold thousands of them, so they are not checked one by one in Python."""
+    if {*map(type, checked(value, list, where))} <= {int, float} and all(map(math.isfinite, value)):
+        return [*map(float, value)]
+    return [number(each, where) for each in value]  # says which one is none
 
 
 # --- format 1 ---------------------------------------------------------------------------------------------------------
