@@ -271,7 +271,7 @@ def seconds_left(cells, pace):
         if None in expected:
             return None
         left += sum(expected)
-        counted |= parts.keys()
+        counted.update(parts)  # |= would copy the whole set each time
     return left
 
 
