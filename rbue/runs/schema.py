@@ -188,13 +188,17 @@ class Level:
 
 @dataclass(frozen=True)
 class Corruptions:
-    """Scores on corrupted images. `source` is generated or official; `types` are among the paper's 19 types, `own` are
-    the user's own; `skipped` says why a type was left out."""
+    """Scores on corrupted images. `source` is generated, official or unverified; `types` are among the paper's 19
+    types, `own` are the user's own; `skipped` says why a type was left out."""
 
     source: str
     types: dict[str, list[Level]]
     own: dict[str, list[Level]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.source):
+            raise ValueError(f"corruptions.source is {self.source!r:.40}, not a name")  # it becomes part of a path
 
 
 @dataclass(frozen=True)
@@ -304,6 +308,8 @@ def converter(kind):
         return lambda value, where: {k: inner(v, f"{where}.{k}") for k, v in checked(value, dict, where).items()}
     if kind is float:
         return number
+    if kind is int:
+        return whole_number
     if kind is Any:
         return lambda value, where: value
     return lambda value, where: checked(value, kind, where)
@@ -331,13 +337,19 @@ def checked(value, kind, where):
     return value
 
 
-KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text", bool: "true or false"}
+KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
 
 
 def number(value, where):
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError(f"{where} is {value!r:.40}, not a number")
     return float(value)
+
+
+def whole_number(value, where):
+    if type(value) is not int or abs(value) >= 2**63:  # larger ones do not fit into a table
+        raise ValueError(f"{where} is {value!r:.40}, not a whole number")
+    return value
 
 
 def numbers(value, where):
