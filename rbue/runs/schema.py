@@ -250,7 +250,11 @@ def read(path: str | Path) -> Result:
     """Read a result, or raise a UserError that names the file and says what is wrong with it."""
     path = Path(path)
     try:
-        return parse(json.loads(path.read_text(encoding="utf-8")) | {"folder": str(path.parent)})
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+        if "\\ud" in text.lower():  # perhaps half a character, which no table could be written with
+            json.dumps(content, ensure_ascii=False).encode()
+        return parse(content | {"folder": str(path.parent)})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError, OSError) as error:
         raise UserError(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
 
