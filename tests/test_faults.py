@@ -12,7 +12,7 @@ import made_up
 import pytest
 import torch
 
-from rbue import cli, training
+from rbue import cli, config, training
 from rbue.errors import UserError
 from rbue.runs import locks, results, schema, sweeps
 from rbue.training import checkpoints, loop, packs
@@ -205,6 +205,21 @@ def test_the_time_left_is_the_pace_of_the_cells_done(digits_run):
     assert sweeps.seconds_left(cells[:3], pace) == 22  # seeds 1 and 2 are trained once for both, two evaluations
     assert sweeps.seconds_left(cells, pace) is None  # no result for that architecture
     assert [sweeps.duration(s) for s in (30, 600, 8000, 200_000, None)] == ["30 s", "10 min", "2 h", "2 days", "–"]
+
+
+def test_the_time_left_of_many_cells_takes_no_second_look_at_their_names(digits_run, monkeypatch):
+    ensemble = digits_run("method=deep_ensemble", "members=2")
+    cells, named = [sweeps.cell(ensemble.with_seed(seed)) for seed in range(3)], []
+    pace = sweeps.Pace({("digits", "small", "demo"): 10.0}, {("digits", "small", "demo"): 1.0})
+    monkeypatch.setattr(config, "name_of", named.append)
+    assert sweeps.seconds_left(cells, pace) == 4 * 10 + 3 and not named  # seeds 0 to 3 are trained once
+
+
+def test_a_run_with_another_seed_is_checked_and_is_the_run_of_that_seed(digits_run):
+    run = digits_run()
+    assert run.with_seed(7) == digits_run("seed=7") and run.seed == 0
+    with pytest.raises(UserError, match="seed=-1 must lie in"):
+        run.with_seed(-1)
 
 
 def test_tensorboard_shows_the_curve(digits_run, few_digits):

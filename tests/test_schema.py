@@ -116,6 +116,10 @@ def test_what_is_read_of_a_mutated_file_can_be_shown(tmp_path):
         (["diversity", "dis", 0], [], "diversity has columns of different length"),
         (["diversity", "jsd"], DEEP, "diversity.jsd is"),
         (["reliability", "count", 0], 0.5, "reliability.count is 0.5, not a whole number"),
+        (["peak_memory_bytes"], {"evaluate": 10**30}, "peak_memory_bytes.evaluate is 1000"),
+        (["reliability", "count", 0], 10**30, "reliability.count is 1000"),
+        (["environment", "commit"], "\ud800", "surrogates not allowed"),
+        (["corruptions", "source"], "../x", "corruptions.source is '../x', not a name"),
         (["corruptions", "types", "fog", 0], None, "corruptions.types.fog is None, not an object"),
     ],
 )

@@ -24,7 +24,8 @@ class DeepEnsemble(Run):
     def trainings(self):
         """Return Single runs of consecutive seeds, so that ensembles and Single runs share their trained networks."""
         shared = {f.name: getattr(self, f.name) for f in fields(Run)} | {"method": "single"}
-        return [Single(**shared | {"seed": self.seed + k}) for k in range(self.members)]
+        first = Single(**shared)
+        return [first.with_seed(self.seed + k) for k in range(self.members)]
 
     @property
     def passes(self):

@@ -97,7 +97,7 @@ def open_lock(path):
 
 def holder(folder):
     """Return who holds the folder's lock, or None. This creates no file."""
-    with suppress(OSError), open(Path(folder) / ".lock", encoding="utf-8") as file:
+    with suppress(OSError), open(os.path.join(folder, ".lock"), encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -146,7 +146,7 @@ def collect(results_dir):
         way_out = f"'make demo' or '{places.COMMAND}' makes some"
         raise UserError(f"{results_dir} is no folder and holds no results: {way_out}")
     results = {}
-    for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path)):
+    for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path.parts)):
         try:
             result = schema.read(path)
             if result.name in results:

@@ -188,13 +188,17 @@ class Level:
 
 @dataclass(frozen=True)
 class Corruptions:
-    """Scores on corrupted images. `source` is generated or official; `types` are among the paper's 19 types, `own` are
-    the user's own; `skipped` says why a type was left out."""
+    """Scores on corrupted images. `source` is generated, official or unverified; `types` are among the paper's 19
+    types, `own` are the user's own; `skipped` says why a type was left out."""
 
     source: str
     types: dict[str, list[Level]]
     own: dict[str, list[Level]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.source):
+            raise ValueError(f"corruptions.source is {self.source!r:.40}, not a name")  # it becomes part of a path
 
 
 @dataclass(frozen=True)
@@ -246,7 +250,11 @@ def read(path: str | Path) -> Result:
     """Read a result, or raise a UserError that names the file and says what is wrong with it."""
     path = Path(path)
     try:
-        return parse(json.loads(path.read_text(encoding="utf-8")) | {"folder": str(path.parent)})
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+        if "\\ud" in text.lower():  # perhaps half a character, which no table could be written with
+            json.dumps(content, ensure_ascii=False).encode()
+        return parse(content | {"folder": str(path.parent)})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError, OSError) as error:
         raise UserError(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
 
@@ -294,6 +302,8 @@ def converter(kind):
     if get_origin(kind) is UnionType:
         (inner,) = (converter(part) for part in get_args(kind) if part is not NoneType)
         return lambda value, where: None if value is None else inner(value, where)
+    if kind == list[float]:
+        return numbers
     if get_origin(kind) is list:
         inner = converter(*get_args(kind))
         return lambda value, where: [inner(each, where) for each in checked(value, list, where)]
@@ -302,6 +312,8 @@ def converter(kind):
         return lambda value, where: {k: inner(v, f"{where}.{k}") for k, v in checked(value, dict, where).items()}
     if kind is float:
         return number
+    if kind is int:
+        return whole_number
     if kind is Any:
         return lambda value, where: value
     return lambda value, where: checked(value, kind, where)
@@ -329,13 +341,26 @@ def checked(value, kind, where):
     return value
 
 
-KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text", bool: "true or false"}
+KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
 
 
 def number(value, where):
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError(f"{where} is {value!r:.40}, not a number")
     return float(value)
+
+
+def whole_number(value, where):
+    if type(value) is not int or abs(value) >= 2**63:  # larger ones do not fit into a table
+        raise ValueError(f"{where} is {value!r:.40}, not a whole number")
+    return value
+
+
+def numbers(value, where):
+    """Convert a list of numbers. Results hold thousands of them, so they are not checked one by one in Python."""
+    if {*map(type, checked(value, list, where))} <= {int, float} and all(map(math.isfinite, value)):
+        return [*map(float, value)]
+    return [number(each, where) for each in value]  # says which one is none
 
 
 # --- format 1 ---------------------------------------------------------------------------------------------------------

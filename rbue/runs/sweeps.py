@@ -1,11 +1,12 @@
 """The runs of a sweep, and how many of them are done. This module does not import torch."""
 
 import json
+import os
 import re
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from statistics import mean
 
@@ -54,7 +55,7 @@ def compose_runs(jobs, compose):
         key = others, bool(seeds)
         if key not in alike or "$" in " ".join(others):  # the words may refer to ${seed}
             alike[key] = run_of(compose_or_refuse(compose, overrides), overrides)
-        yield overrides, replace(alike[key], seed=seeds[-1]) if seeds else alike[key]
+        yield overrides, alike[key].with_seed(seeds[-1]) if seeds else alike[key]
 
 
 SEED = re.compile(r"seed=\d+")
@@ -135,7 +136,8 @@ def rows_of(group, configs, words=()):
     runs = table_runs(*group, tuple(words))
     taken = shared_settings(configs, runs)
     seeds = sorted({known["seed"] for known in configs if known["method"] != "single"} or {c["seed"] for c in configs})
-    return [replace(run, seed=seed, **taken) for seed in seeds for run in runs], taken
+    runs = [replace(run, **taken) for run in runs]
+    return [run.with_seed(seed) for seed in seeds for run in runs], taken
 
 
 def table_runs(dataset, arch, protocol, words):
@@ -182,19 +184,28 @@ class Cell:
     def group(self):
         return self.run.dataset, self.run.arch, self.run.protocol
 
+    @cached_property
+    def trainings(self):
+        """{folder of the weights: training}. Names take most of the time that a table of many cells needs."""
+        return {os.path.join(part.weights_dir, part.training_name): part for part in self.run.trainings}
+
 
 def cell(run, found=None):
     """Return the run's cell. `found` holds the results read so far as {folder: Result}."""
+    folder = str(results.folder(run))
+    begun = os.path.exists(folder)
     try:
-        result = (found or {}).get(str(results.folder(run))) or results.find(run)
+        result = (found or {}).get(folder) or (results.find(run) if begun else None)
     except UserError as foreign:
         return Cell(run, "failed", str(foreign))
     if result:
         return Cell(run, "done", result=result)
-    if any(map(locks.holder, [results.folder(run), *map(results.weights_folder, run.trainings)])):
-        return Cell(run, "running")
-    reason = results.failure_reason(run)
-    return Cell(run, "failed", reason) if reason else Cell(run, "missing")
+    one = Cell(run, "missing")
+    if any(map(locks.holder, [folder, *one.trainings])):
+        one.state = "running"
+    elif begun and (reason := results.failure_reason(run)):
+        one.state, one.sentence = "failed", reason
+    return one
 
 
 def refresh(cells):
@@ -258,12 +269,13 @@ def nearest(known, keys):
 def seconds_left(cells, pace):
     """Estimate the time for one run after another, by the most similar finished cells; None without a similar one."""
     left, counted = 0.0, set()
-    for run in (one.run for one in cells if one.state != "done"):
-        parts = {p.training_name: p for p in run.trainings if not results.is_trained(p)}
-        expected = [nearest(pace.train, keys(p, p.trained_on)) for name, p in parts.items() if name not in counted]
-        expected.append(nearest(pace.evaluate, keys(run, run.dataset)))
+    for one in (one for one in cells if one.state != "done"):
+        parts = {folder: part for folder, part in one.trainings.items() if folder not in counted}
+        parts = {folder: part for folder, part in parts.items() if not os.path.exists(f"{folder}/weights.pt")}
+        expected = [nearest(pace.train, keys(part, part.trained_on)) for part in parts.values()]
+        expected.append(nearest(pace.evaluate, keys(one.run, one.run.dataset)))
         if None in expected:
             return None
         left += sum(expected)
-        counted |= parts.keys()
+        counted.update(parts)  # |= would copy the whole set each time
     return left
