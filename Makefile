@@ -42,7 +42,7 @@ test: setup ## Check style and run the tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2 --dist loadfile
 
 data: setup ## Fetch and verify a dataset: make data DATASET=cifar10 | cifar100 | tinyimagenet
 	$(PY) scripts/prepare_data.py $(DATASET)

@@ -1,7 +1,10 @@
 """Shared by the tests: runs composed as on the command line, and a tiny dataset."""
 
+import os
 import sys
 from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: small networks gain nothing by more threads
 
 import pytest
 from hydra import compose, initialize_config_dir

@@ -7,6 +7,7 @@ import sys
 from dataclasses import fields
 
 import pytest
+from commands import call
 from conftest import ROOT, compose_run
 
 from rbue import config, methods
@@ -14,8 +15,8 @@ from rbue.errors import UserError
 from rbue.runs import compose
 
 
-def train(*arguments, cwd=None):
-    command = [sys.executable, str(ROOT / "train.py"), *arguments]
+def start_process(script, *arguments, cwd=None):
+    command = [sys.executable, str(ROOT / script), *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
 
 
@@ -50,10 +51,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("line", REFUSED)
-def test_a_wrong_command_is_one_sentence_and_leaves_nothing(line, tmp_path):
+REAL = ("method=dropreLU q=1.5", "--seed 0", "-m seed=range(0,3,0)")  # also in processes of their own
+
+
+@pytest.mark.parametrize(
+    ("start", "line"),
+    [(call, line) for line in REFUSED] + [(start_process, line) for line in REAL],
+)
+def test_a_wrong_command_is_one_sentence_and_leaves_nothing(start, line, tmp_path):
     (tmp_path / "a_file").touch()
-    done = train(*line.split(), cwd=tmp_path)
+    done = start("train.py", *line.split(), cwd=tmp_path)
     assert done.returncode != 0
     assert done.stderr.startswith("refused: ") and REFUSED[line] in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
@@ -61,11 +68,12 @@ def test_a_wrong_command_is_one_sentence_and_leaves_nothing(line, tmp_path):
 
 
 def test_help_teaches_with_commands_that_compose():
-    text = train("--help").stdout
+    text = call("train.py", "--help").stdout
     commands = [line.split("#")[0].split()[2:] for line in text.splitlines() if "python train.py " in line]
     assert len(commands) == 4
     for command in commands:
-        assert train(*[w for w in command if w != "-m" and "," not in w], "--cfg", "job").returncode == 0
+        words = [w for w in command if w != "-m" and "," not in w]
+        assert call("train.py", *words, "--cfg", "job").returncode == 0
     listed = dict(re.findall(r"^  (\w+): ((?:\w+, )*\w+)$", text.split("Hyperparameters by method")[1], re.M))
     shared = {f.name for f in fields(config.Run)}
     own = {name: [f.name for f in fields(m) if f.name not in shared] for name, m in methods.METHODS.items()}
@@ -73,7 +81,7 @@ def test_help_teaches_with_commands_that_compose():
 
 
 def test_cfg_job_shows_every_key_with_the_papers_values():
-    shown = train("--cfg", "job", "dataset=tinyimagenet").stdout
+    shown = call("train.py", "--cfg", "job", "dataset=tinyimagenet").stdout
     for line in ("batch: 100", "epochs: 150", "lr: 0.01", "weight_decay: 0.0001", "momentum: 0.9", "samples: 100"):
         assert line in shown.splitlines()
 
@@ -142,21 +150,21 @@ def test_an_unknown_key_in_a_composed_config_is_refused():
 
 def test_one_command_trains_evaluates_and_is_skipped_the_second_time(tmp_path):
     line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=3", "method=dropreLU", "samples=5"]
-    first = train(*line, cwd=tmp_path)
+    first = start_process("train.py", *line, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     (path,) = tmp_path.glob("results/runs/digits/small/*/result.json")
     result = json.loads(path.read_text())
     assert result["config"]["q"] == 0.9 and result["passes"] == 5 and result["parameters"] == 19_546
     assert 0.2 < result["metrics"]["accuracy"] <= 1
     written = path.stat().st_mtime_ns
-    second = train(*line, cwd=tmp_path)
+    second = start_process("train.py", *line, cwd=tmp_path)
     assert second.returncode == 0 and "finished already, so skipped" in second.stdout
     assert path.stat().st_mtime_ns == written
 
 
 def test_a_sweep_runs_every_combination(tmp_path):
     line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2", "method=dropreLU"]
-    done = train("-m", *line, "q=0.8,0.9", "seed=0,1", cwd=tmp_path)
+    done = call("train.py", "-m", *line, "q=0.8,0.9", "seed=0,1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.glob("results/runs/digits/small/*/result.json"))) == 4
 

@@ -11,6 +11,7 @@ from collections import Counter
 import made_up
 import pytest
 import torch
+from commands import call
 from conftest import ROOT
 
 from rbue import training
@@ -21,7 +22,6 @@ from rbue.training import checkpoints, loop, packs
 from rbue.training import step as steps
 
 CPU = torch.device("cpu")
-os.environ["OMP_NUM_THREADS"] = "1"  # for the processes started here, which share the cores
 TINY = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2"]
 
 
@@ -33,15 +33,14 @@ def command(*words):
     return [sys.executable, str(ROOT / "train.py"), *words]
 
 
-def status(*words, **options):
-    command = [sys.executable, ROOT / "scripts/status.py", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, **options)
+def status(*words, cwd):
+    done = call("scripts/status.py", *words, cwd=cwd)
+    assert done.returncode == 0
     return done.stdout.splitlines(), done.stderr.splitlines()
 
 
-def sweep(folder, *words, **options):
-    done = subprocess.run(command("-m", *words), cwd=folder, capture_output=True, text=True, timeout=600, **options)
-    return done
+def sweep(folder, *words):
+    return call("train.py", "-m", *words, cwd=folder)
 
 
 def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
@@ -97,7 +96,7 @@ def test_an_illegal_line_is_refused_before_the_first_job(line, sentence, tmp_pat
 
 
 def test_a_sweep_without_m_says_how_it_is_started(tmp_path):
-    done = subprocess.run(command("sweep=table1"), cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = call("train.py", "sweep=table1", cwd=tmp_path)
     assert done.returncode != 0 and done.stderr.strip() == (
         "refused: sweep=table1 is many runs: python train.py -m sweep=table1 starts them"
     )
@@ -240,8 +239,7 @@ def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
 
 def test_cells_without_their_official_files_fail_before_anything_is_trained_for_them(tmp_path):
     line = [*(word for word in TINY if not word.startswith("dataset=")), "seed=0,1"]
-    words = command("dataset=digits", *line, "-m", "corruptions=none,official")
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    done = call("train.py", "dataset=digits", *line, "-m", "corruptions=none,official", cwd=tmp_path)
     assert done.returncode == 1 and "2 of 4 jobs failed" in done.stderr
     assert done.stderr.index("digits_c has no official files") < done.stderr.index("epoch 1/1")
     assert len(results.collect(tmp_path / "results")) == 2

@@ -12,6 +12,7 @@ from pathlib import Path
 import made_up
 import pandas as pd
 import pytest
+from commands import call
 
 from rbue.report import cells, position
 from rbue.report.cells import bold_agreement, paper_cells
@@ -363,15 +364,13 @@ def test_a_misspelt_folder_of_results_overwrites_nothing(name, file, tmp_path):
     out.write_text("as it was")
     for words in (["--results", tmp_path / "rums"], ["--paper", tmp_path / "nope"], ["--out", "/dev/null/x"]):
         into = [] if "--out" in words else ["--out", tmp_path / "out"]
-        command = [sys.executable, ROOT / "scripts" / f"{name}.py", *into, *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        done = call(f"scripts/{name}.py", *into, *words)
         assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(("refused: ", "failed: "))
         assert "Traceback" not in done.stderr and out.read_text() == "as it was"
 
 
 def test_a_dataset_without_results_has_no_tables(tmp_path):
-    command = [sys.executable, ROOT / "scripts/tables.py", "--dataset", "nope", "--out", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = call("scripts/tables.py", "--dataset", "nope", "--out", tmp_path)
     assert "holds no such results" in done.stdout and not list(tmp_path.iterdir())
 
 
@@ -399,8 +398,7 @@ def test_the_committed_tables_are_what_the_committed_results_give():
 def test_a_readme_is_left_alone_without_results_or_a_place_for_them(text, more, tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text(text)
-    command = [sys.executable, ROOT / "scripts/tables.py", "--results", tmp_path, "--out", tmp_path, "--readme", readme]
-    done = subprocess.run([*command, *more], capture_output=True, text=True, check=False, cwd=ROOT)
+    done = call("scripts/tables.py", "--results", tmp_path, "--out", tmp_path, "--readme", readme, *more)
     assert readme.read_text() == text and "Traceback" not in done.stderr
     assert bool(done.returncode) == bool(more) == ("has no place for the tables" in done.stderr)
 

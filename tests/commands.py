@@ -1,0 +1,55 @@
+"""Commands of the suite in this process, since a start of Python that imports torch takes seconds.
+
+Where the process itself is tested (signals, locks, what is imported), tests start a real one.
+"""
+
+import gc
+import io
+import os
+import runpy
+import sys
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from subprocess import CompletedProcess
+
+from conftest import ROOT
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+
+from rbue import progress
+
+
+def call(script, *words, cwd=ROOT):
+    """Run a script of the repository as `python script words` would, and return what it says and its exit status."""
+    argv, out, err = [str(ROOT / script), *map(str, words)], io.StringIO(), io.StringIO()
+    with as_new_process(argv), chdir(cwd), redirect_stdout(out), redirect_stderr(err):
+        code = exit_status(argv[0])
+    return CompletedProcess(argv, code, out.getvalue(), err.getvalue())
+
+
+def exit_status(path):
+    """Run a file, and end as Python does: a text is printed, and is the status 1."""
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as end:
+        if not isinstance(end.code, (int, type(None))):
+            print(end.code, file=sys.stderr)
+            return 1
+        return end.code or 0
+    return 0
+
+
+@contextmanager
+def as_new_process(argv):
+    """Give a command its arguments, and undo what it changes in this process."""
+    before = sys.argv, sys.path[:], dict(os.environ), gc.get_threshold()
+    sys.argv = argv
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = before[0], before[1]
+        os.environ.clear()
+        os.environ.update(before[2])
+        gc.set_threshold(*before[3])
+        progress.hide(False)
+        HydraConfig.instance().cfg = None
+        GlobalHydra.instance().clear()
