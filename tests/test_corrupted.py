@@ -285,6 +285,6 @@ def test_official_files_win_over_ours_beside_them(run_in, few, tmp_path):
 def test_frost_without_textures_passes_its_sentence_on(run_in, few, monkeypatch):
     monkeypatch.setattr(weather, "find_spec", lambda name: None)
     sets = corrupted.sets(run_in("dataset=digits_c"), few)
-    with pytest.raises(UserError, match="pip install imagecorruptions"):
+    with pytest.raises(UserError, match=r"pip install -e '\.\[frost\]'"):
         sets.read("frost", 1, "cpu")
     assert sets.read("snow", 1, "cpu")[0].shape == few.test_images.shape

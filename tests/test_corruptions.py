@@ -49,7 +49,7 @@ def patterns(count=6, size=32):
 
 
 def types(names=TYPES):
-    without = pytest.mark.skipif(not HAS_FROST, reason="no frost textures: pip install imagecorruptions")
+    without = pytest.mark.skipif(not HAS_FROST, reason="no frost textures: pip install -e '.[frost]'")
     return [pytest.param(name, marks=without) if name == "frost" else name for name in names]
 
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_corrupted_is_refused_in_a_sentence():
 def test_frost_without_textures_says_so_and_the_others_go_on(monkeypatch, tmp_path):
     images, index = patterns(1), torch.arange(1)
     monkeypatch.setattr(weather, "find_spec", lambda name: None)
-    assert "pip install imagecorruptions" in refusal(images, "frost", 1, index)
+    assert "pip install -e '.[frost]'" in refusal(images, "frost", 1, index)
     assert "holds no frost1.png" in refusal(images, "frost", 1, index, textures=tmp_path)
     assert corrupt(images, "snow", 1, index).shape == images.shape
 

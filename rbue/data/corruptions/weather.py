@@ -71,7 +71,7 @@ def _texture_folder(textures):
     package = find_spec("imagecorruptions")
     if package is None:
         raise NoTextures(
-            "frost needs its textures: 'pip install imagecorruptions' or name a folder with frost1 to frost5"
+            "frost needs five photographs: pip install -e '.[frost]', or name a folder that holds frost1 to frost5"
         )
     return Path(package.origin).parent / "frost"
 
