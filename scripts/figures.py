@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.report.figures import draw, draw_general, left_out, makes, networks
 from rbue.report.records import records
-from rbue.runs.places import PAPER
+from rbue.runs.places import COMMAND, PAPER
 from rbue.runs.results import collect
 
 
@@ -60,7 +60,7 @@ def main(argv=None):
     wanted = {key: getattr(args, key) for key in ("dataset", "protocol", "arch")}
     found = [n for n in networks(runs) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
     if not found:
-        print(f"{args.results} holds no rows of a figure, so no figures: 'make demo' or 'python train.py' makes some")
+        print(f"{args.results} holds no rows of a figure, so no figures: 'make demo' or '{COMMAND}' makes some")
     else:
         print(f"{args.out}: {stems(draw_general(args.out))}")
     for network in found:

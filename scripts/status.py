@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors, parse_with_plugins, take_plugins
 from rbue.errors import UserError
 from rbue.runs import results, sweeps
+from rbue.runs.places import COMMAND
 
 
 def arguments(argv):
@@ -27,7 +28,7 @@ def main(argv=None):
     asked = any(not word.startswith(("results_dir=", "weights_dir=")) for word in words)
     cells, notes = ([sweeps.cell(run) for run in sweeps.runs_of(words)], []) if asked else begun_cells(folder, words)
     if not cells:
-        print(f"{folder} holds no result yet: python train.py -m sweep=demo makes some")
+        print(f"{folder} holds no result yet: {COMMAND} -m sweep=demo makes some")
         return
     print("\n".join([sweeps.table(cells), *notes]))
 

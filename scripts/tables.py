@@ -12,11 +12,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 from rbue.cli import one_sentence_errors, parse_with_plugins
+from rbue.methods import METHODS
 from rbue.report import position
 from rbue.report.cells import build
 from rbue.report.records import records
 from rbue.report.tables import BEGIN, END, coverage, put_headline, summary, write
-from rbue.runs.places import PAPER
+from rbue.runs.places import COMMAND, PAPER
 from rbue.runs.results import collect
 
 
@@ -37,14 +38,25 @@ def arguments(argv):
     return args
 
 
+def name_unknown_methods(found):
+    """Say in one sentence which results are of methods whose package is not loaded."""
+    unknown = sorted({result.config["method"] for result in found} - METHODS.keys())
+    if unknown:
+        methods = ", ".join(f"method={name}" for name in unknown)
+        way_out = "--plugin my_package names the one that does, and gives them rows"
+        print(f"there are results of {methods}, which no loaded package registers: {way_out}", file=sys.stderr)
+
+
 def main(argv=None):
     args = arguments(argv)
     wanted = {"dataset": args.dataset, "protocol": args.protocol}
-    runs = records(collect(args.results))
+    found = collect(args.results)
+    name_unknown_methods(found)
+    runs = records(found)
     tables = build(runs, args.paper)
     tables = [t for t in tables if all(value in (None, getattr(t, key)) for key, value in wanted.items())]
     if not tables:
-        print(f"{args.results} holds no such results yet, so no tables: 'make demo' or 'python train.py' makes some")
+        print(f"{args.results} holds no such results yet, so no tables: 'make demo' or '{COMMAND}' makes some")
         return
     for table in tables:
         paths = write(table, args.out)

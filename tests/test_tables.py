@@ -247,6 +247,13 @@ def test_networks_packed_on_one_gpu_compare_by_their_time_alone():
     assert "equal share" in markdown(table(shares))
 
 
+def test_times_of_a_cpu_which_may_be_busy_have_no_ratio():
+    runs = [result(label, seconds=9.0, hardware="x86_64 CPU, 2 threads") for label in ("Single", "SVI")]
+    assert cell(runs, "SVI").ours_train_seconds == 9 and pd.isna(cell(runs, "SVI").ours_time_ratio)
+    assert "Training time on a CPU depends on what else the machine does" in markdown(table(runs))
+    assert "depends on what else" not in markdown(table([result("Single")]))
+
+
 def test_times_compare_where_the_networks_were_trained_not_where_they_were_tested():
     single = packed("Single", 6000.0, 6000.0, packed=1, hardware="RTX 3090")
     here, there = (packed("SVI", 200.0, 200.0, packed=1, hardware=name) for name in ("NVIDIA H200", "RTX 3090"))
@@ -367,6 +374,15 @@ def test_a_misspelt_folder_of_results_overwrites_nothing(name, file, tmp_path):
         done = call(f"scripts/{name}.py", *into, *words)
         assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(("refused: ", "failed: "))
         assert "Traceback" not in done.stderr and out.read_text() == "as it was"
+
+
+def test_results_of_a_plugin_that_is_not_loaded_are_named_in_one_sentence(tmp_path):
+    own = result("Single") | {"name": "cifar10/resnet18/own"}
+    own["config"] = own["config"] | {"method": "own", "strength": 2}
+    made_up.write(tmp_path / "runs", [result("Single"), own])
+    done = call("scripts/tables.py", "--results", tmp_path / "runs", "--out", tmp_path / "tables")
+    assert done.returncode == 0 and len(done.stderr.splitlines()) == 1
+    assert "there are results of method=own, which no loaded package registers: --plugin" in done.stderr
 
 
 def test_a_dataset_without_results_has_no_tables(tmp_path):

@@ -25,12 +25,12 @@ MEASURES = [
     "test_ms_per_image",
 ]
 SHARED = {f.name for f in fields(Run)}
-FLAGS = ["corrupted", "listed", "shared", "by_step"]
+FLAGS = ["corrupted", "listed", "shared", "on_cpu", "by_step"]
 NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
 IDENTITY = ["corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "hyperparameter"]
 COLUMNS = [*NETWORK, *IDENTITY, "hyperparameters"]
-COLUMNS += ["passes", "images", *MEASURES, "shared", "by_step", "machine", "hardware", "precision", "torch", "commit"]
-COLUMNS += ["result"]
+COLUMNS += ["passes", "images", *MEASURES, "shared", "on_cpu", "by_step"]
+COLUMNS += ["machine", "hardware", "precision", "torch", "commit", "result"]
 
 
 def records(results):
@@ -74,6 +74,7 @@ def record(result):
         "peak_evaluate_bytes": memory.evaluate,
         "test_ms_per_image": result.test_ms_per_image,
         "shared": packed(result) > 1 and seconds.alone is None,  # its share of a pack's time is not its own cost
+        "on_cpu": "CPU" in machine(result),  # other programs take part of its time, so times do not compare
         "by_step": seconds.alone not in (None, seconds.train),
         "machine": machine(result),
         **{key: getattr(environment, key) or "unknown" for key in ("hardware", "precision", "torch")},
@@ -151,10 +152,11 @@ def whole(groups):
 def ratio_to(base, runs, key):
     """Training time relative to the base's mean with the same key on the same machine; NaN without such a base.
 
-    Networks trained side by side on one GPU have equal shares of its time, so their times are no base for a ratio.
+    Networks trained side by side on one GPU have equal shares of its time, and other programs take part of a CPU's, so
+    such times are no base for a ratio.
     """
     key = [*key, "machine"]
-    usual = base[~base.shared].groupby(key, as_index=False).train_seconds.mean()
+    usual = base[~(base.shared | base.on_cpu)].groupby(key, as_index=False).train_seconds.mean()
     seconds = runs[key].merge(usual, on=key, how="left").train_seconds.to_numpy()
     return (runs.train_seconds / seconds).where(~runs.shared)
 

@@ -181,8 +181,9 @@ def cost_notes(table):
     runs = table.inside
     by_step = "Training time is that of a step with the GPU to itself, times the number of steps"
     share = "Training time is an equal share of what networks side by side on one GPU took, so without a ratio"
+    busy = "Training time on a CPU depends on what else the machine does, so without a ratio"
     hidden = "Peak memory is not known (networks trained side by side share it, or it was not measured)"
-    kinds = ((by_step, runs.by_step), (share, runs.shared), (hidden, runs.peak_train_bytes.isna()))
+    kinds = ((by_step, runs.by_step), (share, runs.shared), (busy, runs.on_cpu), (hidden, runs.peak_train_bytes.isna()))
     return [f"{note}{rows_of(runs, which)}." for note, which in kinds if which.any()]
 
 

@@ -6,6 +6,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 INSTALLED = (PACKAGE / "share").is_dir()
 ROOT = PACKAGE / "share" if INSTALLED else PACKAGE.parent
 
+COMMAND = "python -m rbue" if INSTALLED else "python train.py"  # for messages
+
 CONF = ROOT / "conf"
 SCRIPTS = ROOT / "scripts"
 PAPER = ROOT / "results" / "paper"

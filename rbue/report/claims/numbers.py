@@ -160,7 +160,7 @@ def our_records(run):
 
 
 def clean(run):
-    scores = {"accuracy": run.accuracy, "ece": run.ece, "time": None if run.shared else run.train_seconds}
+    scores = {"accuracy": run.accuracy, "ece": run.ece, "time": None if run.shared or run.on_cpu else run.train_seconds}
     scores |= {"passes": run.passes, "parameters": run.parameters}
     return {metric: value for metric, value in scores.items() if not pd.isna(value)}
 

@@ -22,6 +22,7 @@ from rbue.report.figures import (
     variance,
 )
 from rbue.report.figures.frames import Network, left_out, networks
+from rbue.runs.places import COMMAND
 
 __all__ = ["FIGURES", "Network", "draw", "draw_general", "grids", "left_out", "makes", "networks"]
 
@@ -59,4 +60,4 @@ def grids(network, paper_dir):
 def makes(figure, network):
     """Return the command whose results a missing figure needs."""
     dataset = f"{network.dataset}_c" if figure == "corruption box plots" else network.dataset
-    return f"python train.py -m sweep=rows dataset={dataset} arch={network.arch} protocol={network.protocol}"
+    return f"{COMMAND} -m sweep=rows dataset={dataset} arch={network.arch} protocol={network.protocol}"
