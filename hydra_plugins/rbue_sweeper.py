@@ -8,6 +8,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.utils import JobStatus
 from hydra.errors import HydraException
 
+from rbue.cli import JOBS
 from rbue.errors import UserError
 from rbue.runs import results, sweeps
 from rbue.runs.messages import sentence
@@ -34,6 +35,7 @@ class UnionSweeper(BasicSweeper):
         if not missing:
             return []
         results.check_writable(*{folder for run in runs for folder in (run.results_dir, run.weights_dir)})
+        os.environ[JOBS] = str(len(missing))
         importable_in_workers()
         try:
             returned = self.launcher.launch(missing, initial_job_idx=0)

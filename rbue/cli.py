@@ -19,7 +19,9 @@ from rbue.errors import Failed, UserError, failure, wants_traceback
 from rbue.methods import METHODS
 from rbue.runs import compose, results
 from rbue.runs.messages import sentence
+from rbue.runs.places import COMMAND
 
+JOBS = "RBUE_JOBS"  # the variable in which a sweep tells its processes how many jobs it has
 GROUPS = ("method", "dataset", "arch", "protocol", "sweep", "launch")
 
 
@@ -55,9 +57,9 @@ def one_sentence_errors():
         if wants_traceback() or in_multirun():
             raise
         if not str(error).startswith("Config group override"):  # for arch=1 or arch=true
-            sys.exit(f"refused: {' '.join(str(error).split())}: python train.py --help shows what can be written")
+            sys.exit(f"refused: {' '.join(str(error).split())}: {COMMAND} --help shows what can be written")
         words = [word for word in sys.argv[1:] if word.partition("=")[0] in ("", *GROUPS)]
-        sys.exit(f"refused: {' '.join(words)}: a choice is a name, not a number; python train.py --help lists them")
+        sys.exit(f"refused: {' '.join(words)}: a choice is a name, not a number; {COMMAND} --help lists them")
 
 
 def take_plugins(words):
@@ -120,8 +122,15 @@ def parse(cfg):
     progress.hide(in_multirun() and HydraConfig.get().runtime.choices.launch != "packed")  # jobs share one terminal
     name = HydraConfig.get().runtime.choices.get("sweep")
     if name and not in_multirun():
-        raise UserError(f"sweep={name} is many runs: python train.py -m sweep={name} starts them")
+        raise UserError(f"sweep={name} is many runs: {COMMAND} -m sweep={name} starts them")
     return compose.parse(cfg)
+
+
+def announce(run):
+    """Say in a sweep which job this is."""
+    if in_multirun():
+        of_all = f" of {os.environ[JOBS]}" if JOBS in os.environ else ""  # a cluster may pass no variables on
+        print(f"job {HydraConfig.get().job.num + 1}{of_all}: {run.name}", flush=True)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import sys
 import hydra
 
 from rbue.cli import (
+    announce,
     failures_kept,
     for_hydra,
     one_sentence_errors,
@@ -37,6 +38,7 @@ def run_job(cfg):
     """Run one job: skip a finished run; train and evaluate any other, and write its result."""
     with one_sentence_errors():
         run = parse(cfg)
+        announce(run)
         with failures_kept(run), results.find_or_lock(run) as result:
             if result is None:
                 result = experiment(run)

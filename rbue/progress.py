@@ -1,4 +1,4 @@
-"""What a terminal shows: progress bars, hidden where several processes share it, and aligned columns."""
+"""What a terminal shows: progress bars, hidden where several processes share it, durations and aligned columns."""
 
 _hidden = False
 
@@ -12,6 +12,15 @@ def hide(hidden=True):
 def bars():
     """tqdm's argument `disable`: True hides the bar, None draws it on a terminal only."""
     return True if _hidden else None
+
+
+def duration(seconds):
+    if seconds is None:
+        return "–"
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def padded(rows, left=(0,)):

@@ -1,18 +1,22 @@
 """What a user sees at the command line: sentences, exit codes, and no files left behind."""
 
+import dataclasses
 import json
 import re
 import subprocess
 import sys
 from dataclasses import fields
+from types import SimpleNamespace
 
+import made_up
 import pytest
 from commands import call
 from conftest import ROOT, compose_run
 
 from rbue import config, methods
 from rbue.errors import UserError
-from rbue.runs import compose
+from rbue.runs import compose, results
+from rbue.training.curves import report_epoch
 
 
 def start_process(script, *arguments, cwd=None):
@@ -167,6 +171,33 @@ def test_a_sweep_runs_every_combination(tmp_path):
     done = call("train.py", "-m", *line, "q=0.8,0.9", "seed=0,1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.glob("results/runs/digits/small/*/result.json"))) == 4
+    for k in range(4):
+        assert f"job {k + 1} of 4: digits/small/dropreLU-q" in done.stdout and f"{k + 1} of 4 jobs ended" in done.stdout
+    assert re.search(r"^3 of 4 jobs ended, \d+ (s|min) left$", done.stdout, re.M)
+    assert re.search(r"^test accuracy \d.+  tested on \w+ CPU, 1 threads in float32$", done.stdout, re.M)
+    assert re.search(r"small dropreLU.+: training on \w+ CPU, 1 threads in fp32$", done.stderr, re.M)
+
+
+def test_a_log_has_the_training_accuracy_and_the_time_left(capsys):
+    shown = []
+    bar = SimpleNamespace(disable=True, desc="digits small", set_postfix=shown.append)
+    for epoch in (5, 20):
+        report_epoch(bar, {"epoch": epoch, "loss": 1.5, "accuracy": 0.525}, 20, left=180.0)
+    assert shown[0] == {"loss": "1.500", "training accuracy": "52.5%"}
+    assert capsys.readouterr().err.splitlines() == ["digits small: epoch 20/20  loss 1.500  training accuracy 52.5%"]
+    report_epoch(bar, {"epoch": 6, "loss": 1.5, "accuracy": 0.525}, 20, left=180.0)
+    assert capsys.readouterr().err.endswith("training accuracy 52.5%  3 min left\n")
+
+
+def test_a_corrupted_run_ends_with_the_mean_over_its_test_sets():
+    clean, shifted = made_up.read([made_up.result("Single", accuracy=0.95), made_up.corrupted("Single")])
+    levels = [level for levels in shifted.corruptions.types.values() for level in levels]
+    assert len(levels) == 25 and results.summary(clean).startswith("test accuracy 95.00%  ECE ")
+    mean = sum(level.accuracy for level in levels) / 25
+    assert f"mean of 25 corrupted test sets: accuracy {mean:.2%}  ECE " in results.summary(shifted)
+    assert mean != shifted.metrics["accuracy"]
+    held_out = dataclasses.replace(clean, config=clean.config | {"holdout": 5000})
+    assert results.summary(held_out).startswith("held-out accuracy 95.00%")
 
 
 def test_a_hyperparameter_of_any_kind_makes_one_folder_name():

@@ -17,13 +17,13 @@ print(rbue.__file__, tuple(rbue.predict(network, torch.rand(2, 4), samples=5, ke
 """
 
 
-def python(*words, cwd, path=None):
+def python(*words, cwd, path=None, fails=False):
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"PYTHONPATH": str(path)} if path else {})
     done = subprocess.run(
         [sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
+    assert bool(done.returncode) == fails, done.stderr + done.stdout
+    return done.stderr if fails else done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,7 @@ def test_a_wheel_trains_and_makes_a_table_from_any_folder(installed, tmp_path):
     assert library.strip() == f"{installed / 'rbue' / '__init__.py'} (5, 2, 3)"
     words = ["method=dropreLU", "q=0.9", "dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2"]
     assert "wrote results/runs/digits/small/dropreLU-q0.9" in python("-m", "rbue", *words, cwd=here, path=installed)
+    assert "python -m rbue --help lists" in python("-m", "rbue", "q=0.9", cwd=here, path=installed, fails=True)
     python("-m", "rbue", "tables", "--results", str(here / "results/runs"), cwd=there, path=installed)
     table, papers = (there / "results/tables/demo" / f"{name}.md" for name in ("digits", "position"))
     assert "(epochs=1, samples=2)" in table.read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from rbue import plugins
 from rbue.config import Run, gpus
 from rbue.errors import UserError
 from rbue.methods import METHODS
-from rbue.runs.places import CONF
+from rbue.runs.places import COMMAND, CONF
 
 
 @dataclass
@@ -48,7 +48,7 @@ def register():
 
 
 def check_files():
-    """Refuse a method without a YAML file, and a YAML file that is hidden by another of the same name."""
+    """Refuse a method without a YAML file, and a YAML file that is hidden by another one or has a wrong name."""
     for name, schema in METHODS.items():
         if not file_of("method", name):
             registered = f"{schema.__module__} registers method={name}"
@@ -57,6 +57,16 @@ def check_files():
         first = file_of(path.parent.name, path.stem)
         if not first.samefile(path):
             raise UserError(f"{path} would never be read, since {first} has the same name: give it another name")
+        if path.parent.name == "arch":
+            check_name(path)
+
+
+def check_name(path):
+    """Refuse a network whose YAML file gives it another name, under which its runs would be stored."""
+    said = OmegaConf.load(path).get("arch")
+    if said != path.stem:
+        wrong = f"names its network arch={said}" if said else "does not name its network"
+        raise UserError(f"{path} {wrong}: write the line 'arch: {path.stem}' into it")
 
 
 def file_of(group, name):
@@ -83,7 +93,7 @@ def parse(cfg) -> Run:
         raise UserError(f"method={cfg.method} stands in a YAML, but nothing registers it: {way_out}")
     known = {f.name for f in fields(METHODS[cfg.method])}
     for key in set(cfg) - known:
-        hint = "python train.py --help lists each method's hyperparameters"
+        hint = f"{COMMAND} --help lists each method's hyperparameters"
         raise UserError(f"method={cfg.method} has no setting '{key}': {hint}")
     if OmegaConf.get_type(cfg) is dict:
         path, line = file_of("method", cfg.method), f"defaults: [/hydra/schema/{cfg.method}, _self_]"

@@ -6,6 +6,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import OmegaConfBaseException
 
 from rbue.errors import describe
+from rbue.runs.places import COMMAND
 
 EXTRAS = {"joblib": "joblib", "ray": "ray", "submitit_slurm": "slurm", "submitit_local": "slurm"}
 
@@ -17,7 +18,7 @@ def sentence(error, arguments=()):
     text = f"{error}\n{error.__cause__ or ''}".strip()
     if isinstance(error, OverrideParseException):
         why = text.splitlines()[0]
-        return f"'{error.override}' cannot be read as key=value ({why}): python train.py --help shows how to write it"
+        return f"'{error.override}' cannot be read as key=value ({why}): {COMMAND} --help shows how to write it"
     if file := re.search(r"In '([^']+)'.*Cannot convert 'DictConfig' to string", text, re.DOTALL):
         return f"{file[1]}.yaml puts its settings into a group: its first line must be '# @package _global_'"
     if isinstance(error, MissingConfigException) and error.options is not None:
@@ -26,10 +27,10 @@ def sentence(error, arguments=()):
         way_out = "name the package that registers it, as in plugins=my_package"
         return f"method={name[1]} stands in a YAML, but nothing registers it: {way_out}"
     if key := re.match(r"Could not override '(hydra\.[^']+)'", text):
-        return f"'{key[1]}' is no setting of Hydra or of this launcher: python train.py --cfg hydra shows them"
+        return f"'{key[1]}' is no setting of Hydra or of this launcher: {COMMAND} --cfg hydra shows them"
     if key := re.match(r"Could not override '([^']+)'", text):
         method = next((a for a in reversed(arguments) if a.startswith("method=")), "method=single")
-        return f"{method} has no setting '{key[1]}': python train.py --help lists the hyperparameters of each method"
+        return f"{method} has no setting '{key[1]}': {COMMAND} --help lists the hyperparameters of each method"
     if override := re.match(r"Error merging override (.*)\n(.*)", text):
         return f"{override[1]}: {override[2]}"
     return re.sub(r"\s*\n\s*", "; ", text.split("\nSee https", 1)[0].strip())

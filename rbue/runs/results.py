@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import mean
 
 from rbue.errors import UserError
 from rbue.runs import locks, places, schema
@@ -108,20 +109,35 @@ def total(key, trainings):
 
 
 def summary(result):
-    """One line of scores and times for the console."""
-    scores, seconds = result.metrics, result.seconds
+    """One line for the console: scores, times, hardware and precision."""
+    shown = corrupted_scores(result.corruptions) if result.corruptions else clean_scores(result)
+    seconds, where = result.seconds, result.environment
+    times = f"training {seconds.train:.1f} s  evaluation {seconds.evaluate:.1f} s"
+    return f"{shown}  {times}  tested on {where.hardware} in {where.precision}"
+
+
+def clean_scores(result):
+    scores, images = result.metrics, "held-out" if result.config.get("holdout") else "test"
     nll = f"  NLL {scores['nll']:.4f}" if "nll" in scores else ""
-    return (
-        f"accuracy {scores['accuracy']:.2%}  ECE {scores['ece']:.4f}{nll}  "
-        f"training {seconds.train:.1f} s  evaluation {seconds.evaluate:.1f} s"
-    )
+    return f"{images} accuracy {scores['accuracy']:.2%}  ECE {scores['ece']:.4f}{nll}"
+
+
+def corrupted_scores(corruptions):
+    """The means over all corruptions and severities, a user's own corruptions included."""
+    types = corruptions.types | corruptions.own
+    levels = [level for levels in types.values() for level in levels]
+    if not levels:
+        return "no corrupted images tested"
+    accuracy, ece = (mean(getattr(level, score) for level in levels) for score in ("accuracy", "ece"))
+    return f"mean of {len(levels)} corrupted test sets: accuracy {accuracy:.2%}  ECE {ece:.4f}"
 
 
 def collect(results_dir):
     """Return all finished results below a folder, sorted by depth and path. An unreadable one is reported and left out,
     and so is a copy deeper down, which is not a second seed."""
     if not os.path.isdir(results_dir):
-        raise UserError(f"{results_dir} is no folder and holds no results: 'make demo' or 'python train.py' makes some")
+        way_out = f"'make demo' or '{places.COMMAND}' makes some"
+        raise UserError(f"{results_dir} is no folder and holds no results: {way_out}")
     results = {}
     for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path)):
         try:

@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rbue import config
 from rbue.errors import UserError
-from rbue.progress import padded
+from rbue.progress import duration, padded
 from rbue.runs import locks, results, schema
 from rbue.runs.compose import canonical, file_of, network_of, own_hydra, parse, register_once
 from rbue.runs.messages import sentence
@@ -215,6 +215,12 @@ def table(cells):
     return "\n".join([*("  ".join(row).rstrip() for row in padded(rows, left=range(3))), *failed])
 
 
+def time_left(runs, ended):
+    """Return ', 4 min left' for runs to come, by the pace of ended cells; '' if none of them is similar."""
+    left = seconds_left([Cell(run, "missing") for run in runs], Pace.of(ended))
+    return f", {duration(left)} left" if left else ""
+
+
 def figures(cells, pace):
     states = Counter(one.state for one in cells)
     return [str(len(cells)), *(str(states[state]) for state in STATES), duration(seconds_left(cells, pace))]
@@ -261,12 +267,3 @@ def seconds_left(cells, pace):
         left += sum(expected)
         counted |= parts.keys()
     return left
-
-
-def duration(seconds):
-    if seconds is None:
-        return "–"
-    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -4,6 +4,7 @@ import csv
 import sys
 from pathlib import Path
 
+from rbue.progress import duration
 from rbue.runs.results import weights_folder
 
 
@@ -22,13 +23,21 @@ def open_board(run, epochs):
     return SummaryWriter(weights_folder(run), purge_step=epochs + 1)
 
 
-def report_epoch(bar, row, epochs):
-    """Show the epoch on the progress bar. Without a terminal, print ten lines per training instead."""
-    figures = {"loss": f"{row['loss']:.3f}", "accuracy": f"{row['accuracy']:.1%}"}
+def report_start(bar, hardware, precision):
+    """Without a terminal, say where a training runs."""
+    if bar.disable:
+        print(f"{bar.desc}: training on {hardware} in {precision}", file=sys.stderr, flush=True)
+
+
+def report_epoch(bar, row, epochs, left):
+    """Show the epoch on the progress bar. Without a terminal, print ten lines per training instead, with the seconds
+    left."""
+    figures = {"loss": f"{row['loss']:.3f}", "training accuracy": f"{row['accuracy']:.1%}"}
     bar.set_postfix(figures)
     if bar.disable and row["epoch"] % -(-epochs // 10) == 0:
         text = "  ".join(f"{name} {value}" for name, value in figures.items())
-        print(f"{bar.desc}: epoch {row['epoch']}/{epochs}  {text}", file=sys.stderr, flush=True)
+        rest = f"  {duration(left)} left" if row["epoch"] < epochs else ""
+        print(f"{bar.desc}: epoch {row['epoch']}/{epochs}  {text}{rest}", file=sys.stderr, flush=True)
 
 
 def add_row(path, row):

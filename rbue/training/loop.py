@@ -14,7 +14,7 @@ from rbue.runs import devices
 from rbue.runs.results import weights_folder
 from rbue.training import capture
 from rbue.training.checkpoints import build, check_content, check_identity, load_file, save
-from rbue.training.curves import add_row, label, open_board, report_epoch
+from rbue.training.curves import add_row, label, open_board, report_epoch, report_start
 from rbue.training.signals import Stop
 from rbue.training.step import Images, Step
 
@@ -142,11 +142,15 @@ def train_epochs(group, advance, stop):
     steps = {"total": first.step.total, "initial": int(first.step.count), "unit": "step"}
     with tqdm(desc=name, disable=bars(), **steps) as bar:
         bar.desc = name  # tqdm drops the description of a bar that it does not draw
-        for epoch in range(len(first.curve), first.run.epochs):
+        report_start(bar, devices.describe(first.step.device), first.run.precision)
+        begun, epochs = time.perf_counter(), range(len(first.curve), first.run.epochs)
+        for done, epoch in enumerate(epochs, 1):
             failed |= train_epoch(group, advance, epoch, bar, stop)
             group = [t for t in group if t.run.training_name not in failed]
             if not group:
                 break
+            left = (time.perf_counter() - begun) / done * (len(epochs) - done)
+            report_epoch(bar, group[0].curve[-1], first.run.epochs, left)
             if (epoch + 1) % first.run.checkpoint_every == 0 and epoch + 1 < first.run.epochs:
                 for training in group:
                     training.save_checkpoint()
@@ -169,8 +173,6 @@ def train_epoch(group, advance, epoch, bar, stop):
             stop.pass_on()
     failed = {t.run.training_name: why for t in group if (why := t.finish_epoch(epoch))}
     share_time(group, begun)
-    if alive := [t for t in group if t.run.training_name not in failed]:
-        report_epoch(bar, alive[0].curve[-1], alive[0].run.epochs)
     return failed
 
 
