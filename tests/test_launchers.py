@@ -104,10 +104,11 @@ def test_a_launcher_that_is_not_installed_is_named_with_the_way_to_it(tmp_path):
 def test_processes_share_the_gpus_of_a_machine_by_places(tmp_path):
     """Five processes, two GPUs with two slots each: four get a slot, the fifth waits until one of them ends."""
     code = (
-        "import sys, time, tempfile, torch; from types import SimpleNamespace as S; from rbue.runs import devices\n"
+        "import sys, time, tempfile; from types import SimpleNamespace as S\n"
+        "cuda = S(device_count=lambda: 2, get_device_properties=lambda k: S(uuid=f'gpu{k}'))\n"
+        "sys.modules['torch'] = S(cuda=cuda)  # torch itself takes seconds in each process\n"
+        "from rbue.runs import devices\n"
         f"tempfile.tempdir = {str(tmp_path)!r}\n"
-        "torch.cuda.device_count = lambda: 2\n"
-        "torch.cuda.get_device_properties = lambda k: S(uuid=f'gpu{k}')\n"
         "print(devices.claim_gpu(2), flush=True); time.sleep(300)"
     )
     command = [sys.executable, "-c", code]

@@ -66,10 +66,10 @@ def mutated(content, where, value):
 
 
 def test_a_mutated_file_is_read_or_refused_and_what_is_read_can_be_told(tmp_path):
-    path = tmp_path / "result.json"
-    for where in [place for place in places(whole()) if place]:
+    path, content = tmp_path / "result.json", whole()
+    for where in [place for place in places(content) if place]:
         for value in ODD:
-            path.write_text(json.dumps(mutated(whole(), where, value)))
+            path.write_text(json.dumps(mutated(content, where, value)))
             try:
                 records([schema.read(path)])
             except UserError as refused:
@@ -89,11 +89,11 @@ def show(runs):
 
 def test_what_is_read_of_a_mutated_file_can_be_shown(tmp_path):
     """Lists and objects that are empty or missing."""
-    inside = [place for place in places(whole()) if place and isinstance(at(whole(), place), dict | list)]
-    shown = 0
+    content, shown = whole(), 0
+    inside = [place for place in places(content) if place and isinstance(at(content, place), dict | list)]
     for where, value in product(inside, ([], {}, None)):
         with suppress(UserError):
-            results.write(tmp_path / "result.json", mutated(whole(), where, value))
+            results.write(tmp_path / "result.json", mutated(content, where, value))
             show(records([schema.read(tmp_path / "result.json")]))
             shown += 1
     assert shown >= len(inside) / 2  # the others are refused
