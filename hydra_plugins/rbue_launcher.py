@@ -18,7 +18,7 @@ class PackedLauncher(BasicLauncher):
         loader, config = self.hydra_context.config_loader, self.config
         jobs = sweeps.compose_runs(job_overrides, lambda overrides: loader.load_sweep_config(config, overrides))
         waiting = dict(enumerate(jobs, initial_job_idx))
-        self.cells = [sweeps.cell(run) for _, run in waiting.values()]
+        self.waiting, self.total, self.ended = waiting, len(waiting), []
         for run in {run.device: run for _, run in waiting.values()}.values():
             devices.choose(run.device, run.per_gpu)  # refuse a device that is not there before the first job starts
         returned = {number: fail_job(waiting.pop(number)[1], why) for number, why in without_official(waiting).items()}
@@ -32,11 +32,11 @@ class PackedLauncher(BasicLauncher):
         return [returned[number] for number in sorted(returned)]
 
     def run_one(self, number, overrides, run, failed):
-        for reason in (failed[part.training_name] for part in run.trainings if part.training_name in failed):
-            return fail_job(run, reason)
-        (returned,) = super().launch([overrides], number)
-        self.cells = sweeps.refresh(self.cells)
-        print(sweeps.count_done(self.cells), flush=True)
+        reasons = [failed[part.training_name] for part in run.trainings if part.training_name in failed]
+        returned = fail_job(run, reasons[0]) if reasons else super().launch([overrides], number)[0]
+        self.ended.append(sweeps.cell(run))
+        left = sweeps.time_left([run for _, run in self.waiting.values()], self.ended)
+        print(f"{self.total - len(self.waiting)} of {self.total} jobs ended{left}", flush=True)
         return returned
 
 

@@ -298,6 +298,12 @@ def test_times_of_another_machine_are_left_out():
     assert (*C10, Q95, "accuracy") in numbers.values
 
 
+def test_times_of_a_cpu_which_may_be_busy_are_left_out():
+    runs = [result(row, hardware="x86_64 CPU, 2 threads") for row in (SINGLE, Q8)]
+    numbers = Numbers.of(our_frames(runs)["matched"])
+    assert (*C10, Q8, "accuracy") in numbers.values and (*C10, Q8, "time") not in numbers.values
+
+
 def test_diversity_comes_from_the_matrices():
     runs = [diverse(Q8, 0.017, 0.044), diverse(Q95, 0.008, 0.026), diverse(RRELU, 0.002, 0.010)]
     assert ours("T6", runs).status == "reproduced"

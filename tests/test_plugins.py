@@ -318,12 +318,14 @@ def test_a_yaml_without_its_package_is_refused(door):
     assert "method=stray stands in a YAML, but nothing registers it" in refusal(folder=folder, words=["method=stray"])
 
 
-@pytest.mark.parametrize("line", ["arch: other\n", ""])
-def test_a_network_whose_yaml_has_another_name_is_refused(line, door):
+@pytest.mark.parametrize(
+    ("line", "wrong"), [("arch: other\n", "names its network arch=other"), ("", "does not name its network")]
+)
+def test_a_network_whose_yaml_has_another_name_is_refused(line, wrong, door):
     network = "network: {_target_: rbue.networks.small, classes_argument: classes}\n"
     folder = door({"dir/arch/mine.yaml": f"# @package _global_\n{line}{network}"}) / "dir"
     said = refusal(folder=folder, words=["arch=mine"])
-    assert "arch/mine.yaml says 'arch: " in said and said.endswith("write 'arch: mine' into it")
+    assert said.endswith(f"arch/mine.yaml {wrong}: write the line 'arch: mine' into it")
 
 
 def test_a_config_dir_that_is_not_there_is_refused(door):

@@ -122,6 +122,7 @@ def test_one_failure_is_kept_and_told_and_the_others_go_on(tmp_path):
     done = sweep(tmp_path, *words)
     assert done.returncode != 0 and "Traceback" not in done.stderr
     assert "2 of 4 jobs failed: the same command tries them again" in done.stderr
+    assert "4 of 4 jobs ended\n" in done.stdout
     assert len([line for line in done.stderr.splitlines() if line.startswith("failed: ")]) == 2
     assert len(results.collect(tmp_path / "results")) == 2
     failed = [json.loads(p.read_text()) for p in tmp_path.rglob("failed.json")]

@@ -48,8 +48,7 @@ def register():
 
 
 def check_files():
-    """Refuse a method without a YAML file, a YAML file that is hidden by another of the same name, and a network whose
-    YAML file gives it another name."""
+    """Refuse a method without a YAML file, and a YAML file that is hidden by another one or has a wrong name."""
     for name, schema in METHODS.items():
         if not file_of("method", name):
             registered = f"{schema.__module__} registers method={name}"
@@ -58,8 +57,16 @@ def check_files():
         first = file_of(path.parent.name, path.stem)
         if not first.samefile(path):
             raise UserError(f"{path} would never be read, since {first} has the same name: give it another name")
-        if path.parent.name == "arch" and (said := OmegaConf.load(path).get("arch")) != path.stem:
-            raise UserError(f"{path} says 'arch: {said}', not its own name: write 'arch: {path.stem}' into it")
+        if path.parent.name == "arch":
+            check_name(path)
+
+
+def check_name(path):
+    """Refuse a network whose YAML file gives it another name, under which its runs would be stored."""
+    said = OmegaConf.load(path).get("arch")
+    if said != path.stem:
+        wrong = f"names its network arch={said}" if said else "does not name its network"
+        raise UserError(f"{path} {wrong}: write the line 'arch: {path.stem}' into it")
 
 
 def file_of(group, name):

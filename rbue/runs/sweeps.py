@@ -226,10 +226,10 @@ def table(cells):
     return "\n".join([*("  ".join(row).rstrip() for row in padded(rows, left=range(3))), *failed])
 
 
-def count_done(cells):
-    """Return '3 of 18 jobs done, 4 min left'; without a time if nothing similar is done."""
-    done, left = sum(one.state == "done" for one in cells), seconds_left(cells, Pace.of(cells))
-    return f"{done} of {len(cells)} jobs done" + (f", {duration(left)} left" if left else "")
+def time_left(runs, ended):
+    """Return ', 4 min left' for runs to come, by the pace of ended cells; '' if none of them is similar."""
+    left = seconds_left([Cell(run, "missing") for run in runs], Pace.of(ended))
+    return f", {duration(left)} left" if left else ""
 
 
 def figures(cells, pace):
