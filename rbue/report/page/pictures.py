@@ -211,6 +211,13 @@ def numbered(stem, network):
     return f"As Figure {number}, for {dataset_name(network.dataset)} with {arch_name(network.arch)}: "
 
 
+def numbered_title(found):
+    """Return the table's title with the paper's number, if the paper has such a table."""
+    kind, _, rest = found.title.partition(":")
+    printed = "" if any(column.side == "paper" for column in found.columns) else "As "
+    return f"{printed}Tables 4 and 5, diversity:{rest}" if kind == "Diversity" else found.title
+
+
 def chosen(suite):
     """Return the networks under the protocol that stands for them, in the paper's order."""
     best = [n for n in suite.networks if n.protocol == suite.best(n.dataset, n.arch)]
@@ -249,7 +256,7 @@ def network_part(suite, network, shown):
         if folder / f"{stem}.svg" in shown
     ]
     found = [
-        grid(each, slug("table", *place, each.title.split(":")[0]), tags=tags)
+        grid(each, slug("table", *place, each.title.split(":")[0]), tags=tags) | {"caption": numbered_title(each)}
         for each in grids(network, suite.paper_dir)
     ]
     same = [n for n in suite.networks if (n.dataset, n.arch) == (network.dataset, network.arch)]
