@@ -55,7 +55,9 @@ def test_a_wheel_trains_and_makes_a_table_from_any_folder(installed, tmp_path):
     assert "13.2 h" in papers.read_text(encoding="utf-8")  # of the paper's Table 6
 
 
-def test_it_carries_its_type_marks_and_the_papers_numbers(installed):
+def test_it_carries_its_type_marks_the_pages_templates_and_the_papers_numbers(installed):
     assert (installed / "rbue" / "py.typed").exists()
+    names = {path.name for path in (installed / "rbue" / "report" / "page" / "templates").iterdir()}
+    assert names == {"page.html", "parts.html", "page.css", "page.js"}
     numbers = "results/paper/numbers.json"
     assert (installed / "rbue" / "share" / numbers).read_bytes() == (ROOT / numbers).read_bytes()

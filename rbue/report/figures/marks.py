@@ -34,13 +34,16 @@ class Marks:
 
     def find_rows(self, axes, entries):
         looks = {look(handle): row for handle, row in entries if isinstance(handle, Line2D)}
-        colours = {colour(handle): row for handle, row in entries if isinstance(handle, Patch)}
+        patches = {colour(handle): row for handle, row in entries if isinstance(handle, Patch)}
+        bars = {bar: given_label(container) for container in bars_of(axes) for bar in container}
+        earlier = {}
         for artist in axes.get_children():
             if isinstance(artist, Line2D | Patch | Collection | AxesImage) and not isinstance(artist, Spine):
-                exact = artist.get_gid() or given_label(artist) or looks.get(look(artist))
-                row = exact or colours.get(colour(artist))
+                named = artist.get_gid() or given_label(artist) or bars.get(artist) or looks.get(look(artist))
+                same = {} if isinstance(artist, Line2D) else earlier  # two lines of one colour may be two rows
+                row = named or (same | patches).get(colour(artist))
                 if row and not isinstance(artist, LineCollection):
-                    colours[colour(artist)] = row
+                    earlier[colour(artist)] = row
                 self.rows[artist] = row or panel_name(axes)
 
     def tags(self, artist):
@@ -53,7 +56,7 @@ class Marks:
     def named(self, artist, *lines):
         """Return the panel, the row and further lines."""
         panel, row = panel_name(artist.axes) if self.panels > 1 else "", self.rows.get(artist) or ""
-        return "\n".join(filter(None, dict.fromkeys([panel, row, *lines])))
+        return "\n".join(filter(None, [panel if panel != row else "", row, *lines]))
 
     def point(self, artist, pixel):
         """Describe a point by its coordinates."""
@@ -170,4 +173,8 @@ def label_of(axis):
 def tick_names(axis):
     """Return {value: text} of the ticks that are named rather than numbered."""
     ticks = [(tick.get_loc(), " ".join(tick.label1.get_text().split())) for tick in axis.get_major_ticks()]
-    return {round(at, 6): text for at, text in ticks if text}
+    return {round(at, 6): text for at, text in ticks if text and not is_number(text)}
+
+
+def is_number(text):
+    return text.replace("−", "-").replace(".", "", 1).lstrip("-").isdigit()

@@ -9,7 +9,7 @@ marks share are on their group. Further:
 - a row's marks carry data-row and its legend entry data-key, so that a page can hide the row;
 - a point, a bar or a cell has a <title> with its row and its values, which browsers show on hover;
 - nothing is painted behind it, and greys are one of sixteen (#000, #111, … #fff), so that a page can invert them.
-  Text on a coloured cell has the class `on`: its colour must stay.
+  A coloured cell and the text on it have the class `on`: their colours must stay.
 """
 
 import base64
@@ -311,7 +311,7 @@ class Renderer(RendererBase):
         for i, j in zip(*np.nonzero(shown), strict=True):
             box = rectangle(self.to_page(artist, [(columns[j], lines[i]), (columns[j + 1], lines[i + 1])]))
             title = self.marks.cell(artist, i, j, values[i, j])
-            cells.append(Element("rect", box | {"fill": hex_code(colours[i, j])}, title=title))
+            cells.append(Element("rect", box | {"fill": hex_code(colours[i, j]), "class": "on"}, title=title))
         self.put(group(cells, self.marks.tags(artist)))
 
     # --- text ---

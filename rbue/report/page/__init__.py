@@ -28,9 +28,12 @@ TEMPLATES.filters |= {"inline": markup.inline, "plain": markup.plain, "tex": mar
 def build(results, paper_dir, figures_dir, benchmarks_dir, verdict=()):
     """Return the page. `verdict` opens it: dicts with headline, answer, sentence and href."""
     suite = Suite.of(results, paper_dir, figures_dir, benchmarks_dir)
+    headline, method, networks = pictures.headline(suite), pictures.method(suite), pictures.networks(suite)
+    drawn = [headline] * bool(headline) + [f for part in (method, *networks) for f in part["pictures"]]
     return TEMPLATES.get_template("page.html").render(
         verdict=verdict,
-        headline=pictures.headline(suite),
+        headline=headline,
+        too_dark=pictures.too_dark(drawn),
         counts=origins.counts(suite),
         filters=suite.filters() | {"verdict": verdicts.choices(suite)},
         rows=suite.rows(),
@@ -39,8 +42,8 @@ def build(results, paper_dir, figures_dir, benchmarks_dir, verdict=()):
         tables=tables.by_dataset(suite),
         positions=tables.positions(suite),
         unmeasured=tables.unmeasured(suite),
-        method=pictures.method(suite),
-        networks=pictures.networks(suite),
+        method=method,
+        networks=networks,
         claims=verdicts.section(suite),
         coverage=origins.coverage(suite),
         speed=origins.speed(suite),

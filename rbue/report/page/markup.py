@@ -38,7 +38,7 @@ def slug(*names):
 
 def header(column):
     kind = " ".join(filter(None, [column.side, None if column.value else "words"]))
-    return {"group": column.group, "name": column.name, "kind": kind}
+    return {"group": column.group.replace(", %", ",\u00a0%"), "name": column.name, "kind": kind}
 
 
 def body_cell(column, cell):

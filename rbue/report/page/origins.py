@@ -8,10 +8,10 @@ import pandas as pd
 
 from rbue.report import benchmark
 from rbue.report.columns import MISSING, decimals, duration, number, words
+from rbue.report.page.cards import cards
 from rbue.report.page.markup import slug, table
 from rbue.report.page.pictures import benchmark_picture
 from rbue.report.page.suite import links
-from rbue.report.page.verdicts import cards
 from rbue.report.records import commit
 from rbue.report.rows import ARCHS, DATASETS, FULL, HYPERPARAMETER, LABELS, NAMES, ROWS
 from rbue.report.text import arch_name, dataset_name
@@ -81,7 +81,8 @@ def coverage(suite):
         "seeds; a run counts only if all its settings are what the cell stands for."
     )
     rows = [coverage_cell(place, found) for place in places]
-    return table(coverage_columns(), rows, "What is measured: protocol and number of seeds", "coverage", notes=[text])
+    caption = "What is measured: protocol and number of seeds"
+    return table(coverage_columns(), rows, caption, "coverage", notes=[text], wide=True)
 
 
 # --- speed ------------------------------------------------------------------------------------------------------------
@@ -145,4 +146,4 @@ def runs(suite):
         run | {"seconds": run["result"].seconds.train, "finished": (run["result"].finished or MISSING)[:10]}
         for run in suite.runs.sort_values("name").to_dict("records")
     ]
-    return table(RUN, lines, f"All {len(lines)} runs that this page is built from", "all-runs")
+    return table(RUN, lines, f"All {len(lines)} runs that this page is built from", "all-runs", wide=True)

@@ -6,18 +6,23 @@ networks first and the further ones as long as there is ROOM, so that the page s
 
 import base64
 import re
+from zlib import crc32
 
 from markupsafe import Markup, escape
+from matplotlib.colors import to_hex, to_rgb
 
 from rbue.report.figures import grids, variance
+from rbue.report.figures.svg import GREYS
 from rbue.report.page.markup import grid, slug
 from rbue.report.page.suite import links
 from rbue.report.rows import paper_order
 from rbue.report.text import arch_name, dataset_name
 
-ROOM = 2_000_000  # bytes of figures on the page
-PIXELS = 1.35  # on the screen, per point of a figure: text of 9 points is read at 12 pixels
+ROOM = 1_700_000  # bytes of figures on the page
+PIXELS = 1.45  # on the screen, per point of a figure: text of 9 points is read at 13 pixels
 FORMS = {"PDF": "pdf", "SVG": "svg", "CSV": "csv"}
+COLOUR = re.compile(r'(?:fill|stroke)="(#[0-9a-f]{3,6})"')
+BRIGHT = 0.18  # the luminance that has a contrast of 3.5 on the dark page
 PRINTED = {  # file name → {dataset: the paper's figure}, and the network that it shows
     "corruptions-generated": ({"cifar10": 5, "tinyimagenet": 7}, "densenet121"),
     "corruptions-official": ({"cifar10": 5, "tinyimagenet": 7}, "densenet121"),
@@ -118,8 +123,9 @@ NETWORK = {
 # --- one picture ------------------------------------------------------------------------------------------------------
 
 
-def embedded(path, prefix, alt):
+def embedded(path, name, alt):
     """Return an SVG as part of the page, and its width. Its ids get a prefix, since other figures have the same."""
+    prefix = f"s{crc32(name.encode()):x}"
     text = path.read_text(encoding="utf-8")
     width = int(re.search(r'viewBox="0 0 (\d+)', text)[1])
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
@@ -137,6 +143,25 @@ def picture(suite, path, caption, alt, **more):
     else:
         found["photograph"] = f"data:image/webp;base64,{base64.b64encode(path.read_bytes()).decode()}"
     return found | {"links": links(suite, path.with_suffix(""), FORMS)} | more
+
+
+def too_dark(figures):
+    """Return (colour, a lighter one) of the figures' colours that are hard to see on a dark page."""
+    found = {code for figure in figures for code in COLOUR.findall(figure["svg"] or "")}
+    coloured = sorted(code for code in found if code not in GREYS)
+    return [(code, lighter(code)) for code in coloured if luminance(to_rgb(code)) < BRIGHT]
+
+
+def luminance(rgb):
+    """Return the relative luminance, by which WCAG defines contrast."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in rgb]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def lighter(code):
+    """Mix the colour with white until it is bright enough."""
+    mixed = ([part + share / 20 * (1 - part) for part in to_rgb(code)] for share in range(20))
+    return to_hex(next(rgb for rgb in mixed if luminance(rgb) >= BRIGHT))
 
 
 def headline(suite):
@@ -186,6 +211,13 @@ def numbered(stem, network):
     return f"As Figure {number}, for {dataset_name(network.dataset)} with {arch_name(network.arch)}: "
 
 
+def numbered_title(found):
+    """Return the table's title with the paper's number, if the paper has such a table."""
+    kind, _, rest = found.title.partition(":")
+    printed = "" if any(column.side == "paper" for column in found.columns) else "As "
+    return f"{printed}Tables 4 and 5, diversity:{rest}" if kind == "Diversity" else found.title
+
+
 def chosen(suite):
     """Return the networks under the protocol that stands for them, in the paper's order."""
     best = [n for n in suite.networks if n.protocol == suite.best(n.dataset, n.arch)]
@@ -224,7 +256,7 @@ def network_part(suite, network, shown):
         if folder / f"{stem}.svg" in shown
     ]
     found = [
-        grid(each, slug("table", *place, each.title.split(":")[0]), tags=tags)
+        grid(each, slug("table", *place, each.title.split(":")[0]), tags=tags) | {"caption": numbered_title(each)}
         for each in grids(network, suite.paper_dir)
     ]
     same = [n for n in suite.networks if (n.dataset, n.arch) == (network.dataset, network.arch)]

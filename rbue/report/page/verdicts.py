@@ -3,6 +3,7 @@
 from rbue.report import claims
 from rbue.report.claims import cards
 from rbue.report.columns import words
+from rbue.report.page.cards import cards
 from rbue.report.page.markup import slug, table
 
 KINDS = {  # verdict → the class that colours it

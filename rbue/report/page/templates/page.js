@@ -41,13 +41,14 @@ function find() {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
   let found = 0;
   for (const pair of items) {
-    pair[1] ||= pair[0].textContent.toLowerCase();
+    pair[1] ||= `${pair[0].textContent} ${pair[0].id}`.toLowerCase();
     const fits = words.every(word => pair[1].includes(word));
     pair[0].classList.toggle("unfound", !fits);
     found += fits;
     const folded = fits && words.length > 0 && pair[0].parentElement.closest("details");
     if (folded) folded.open = true;
   }
+  for (const part of all("main [data-dataset]:not(.item)")) part.classList.toggle("unfound", !part.querySelector(".item:not(.unfound)"));
   document.getElementById("found").textContent = words.length ? `${found} of ${items.length}` : "";
 }
 
