@@ -13,7 +13,7 @@ from commands import call
 from made_up import DIGITS, read, read_records, result, whole_suite, write
 from matplotlib.figure import Figure
 
-from rbue.report import cells
+from rbue.report import cells, verdict
 from rbue.report import page as pages
 from rbue.report.columns import METHOD, decimals, duration, memory, number, seeded, words
 from rbue.report.figures import draw, draw_general, grids, left_out, networks
@@ -122,11 +122,13 @@ def test_pictures_have_words_and_tables_have_captions_and_headers(page):
     assert all(a.get("scope") in ("col", "row") for tag, a in found if tag == "th")
 
 
-def test_the_page_opens_with_the_verdict(tmp_path):
-    verdict = [{"headline": "On par?", "answer": "no", "sentence": "It is 1 < 2 **lower**.", "href": "#claims"}]
-    text = pages.build([], PAPER, tmp_path, tmp_path, verdict)
-    assert "<strong>no</strong><p>It is 1 &lt; 2 <strong>lower</strong>.</p>" in text
-    assert text.index("On par?") < text.index('id="tables"')
+def test_the_page_opens_with_the_verdict(tmp_path, monkeypatch):
+    found = [verdict.Finding("On par?", "on par", "no", "It is 1 < 2 **lower**", ("A1",))]
+    monkeypatch.setattr(verdict, "build", lambda results, paper_dir: found)
+    text = pages.build([], PAPER, tmp_path, tmp_path)
+    assert '<h2>On par? <span class="badge bad">no</span></h2>' in text
+    assert "It is 1 &lt; 2 <strong>lower</strong>." in text and '<a href="#claim-a1">A1</a>' in text
+    assert 'id="claim-a1"' in text and text.index("On par?") < text.index('id="tables"')
 
 
 def test_each_protocol_is_explained_before_the_first_table(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from rbue.report import verdict
 from rbue.report.figures.svg import GREYS
 from rbue.report.page import markup, origins, pictures, tables, verdicts
 from rbue.report.page.suite import Suite
@@ -25,13 +26,14 @@ TEMPLATES = Environment(
 TEMPLATES.filters |= {"inline": markup.inline, "plain": markup.plain, "tex": markup.without_tex}
 
 
-def build(results, paper_dir, figures_dir, benchmarks_dir, verdict=()):
-    """Return the page. `verdict` opens it: dicts with headline, answer, sentence and href."""
+def build(results, paper_dir, figures_dir, benchmarks_dir):
+    """Return the page, which opens with the verdict."""
+    results = list(results)
     suite = Suite.of(results, paper_dir, figures_dir, benchmarks_dir)
     headline, method, networks = pictures.headline(suite), pictures.method(suite), pictures.networks(suite)
     drawn = [headline] * bool(headline) + [f for part in (method, *networks) for f in part["pictures"]]
     return TEMPLATES.get_template("page.html").render(
-        verdict=verdict,
+        verdict=verdicts.opening(verdict.build(results, paper_dir)),
         headline=headline,
         too_dark=pictures.too_dark(drawn),
         counts=origins.counts(suite),

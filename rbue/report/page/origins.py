@@ -7,8 +7,8 @@ from dataclasses import replace
 import pandas as pd
 
 from rbue.report import benchmark
+from rbue.report.claims import cards
 from rbue.report.columns import MISSING, decimals, duration, number, words
-from rbue.report.page.cards import cards
 from rbue.report.page.markup import slug, table
 from rbue.report.page.pictures import benchmark_picture
 from rbue.report.page.suite import links

@@ -3,7 +3,6 @@
 from rbue.report import claims
 from rbue.report.claims import cards
 from rbue.report.columns import words
-from rbue.report.page.cards import cards
 from rbue.report.page.markup import slug, table
 
 KINDS = {  # verdict → the class that colours it
@@ -13,6 +12,20 @@ KINDS = {  # verdict → the class that colours it
     "does not hold": "bad",
     "not reproduced": "bad",
 }
+
+
+def opening(findings):
+    """Return the verdict that opens the page: each answer with its reason, and links to the claims behind it."""
+    return [
+        {
+            "claim": finding.claim,
+            "answer": finding.answer,
+            "kind": {"yes": "good", "partly": "fair", "no": "bad"}.get(finding.answer, "open"),
+            "sentence": f"{finding.sentence}.",
+            "claims": [(name, f"#{slug('claim', name)}") for name in finding.ids],
+        }
+        for finding in findings
+    ]
 
 
 def placed(card):
