@@ -214,7 +214,7 @@ class Run:
 
 
 @cache
-def declared(kind: type[Run]) -> list[tuple[str, str, Any]]:
+def declared(kind: Any) -> list[tuple[str, str, Any]]:
     """Return (name, part, neutral value) of each field of a kind of run."""
     return [(f.name, f.metadata["part"], f.metadata["neutral"]) for f in fields(kind)]
 
