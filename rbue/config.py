@@ -193,7 +193,8 @@ class Run:
 
     def part(self, *parts: str) -> dict[str, Any]:
         """Return the fields of these parts, without those that have their neutral value."""
-        chosen = [(name, neutral) for name, part, neutral in declared(type(self)) if part in parts]
+        kind: Any = type(self)  # for mypy, a dataclass is no Hashable
+        chosen = [(name, neutral) for name, part, neutral in declared(kind) if part in parts]
         return {name: value for name, neutral in chosen if (value := getattr(self, name)) != neutral}
 
     @property
