@@ -367,7 +367,7 @@ def test_frost_of_other_textures_is_not_read_as_ours(run_in, few, tmp_path, monk
         Image.new("RGB", (220, 200), (number, number, number)).save(tmp_path / f"frost{number}.png")
     write_ours(tmp_path / "digits_c", "digits", few, ["frost"], textures=tmp_path)
     monkeypatch.setattr(weather, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="pip install imagecorruptions"):
+    with pytest.raises(UserError, match="frost needs five photographs"):
         corrupted.sets(run_in("dataset=digits_c"), few).read("frost", 1, "cpu")
     monkeypatch.setattr(weather, "STANDARD", weather.texture_digest(tmp_path))
     assert corrupted.sets(run_in("dataset=digits_c"), few).read("frost", 1, "cpu")[0].shape == few.test_images.shape

@@ -47,12 +47,15 @@ def test_bars_and_cells_have_their_values_and_the_names_of_their_ticks():
     figure, (left, right) = canvas(6, 3, ncols=2)
     left.bar([0, 1], [0.25, 0.75], label="mean")
     left.set_xticks([0, 1], ["cat", "dog"])
-    right.imshow(np.ma.masked_equal([[0, 2], [3, 0]], 0))
-    right.text(1, 0, "2", color="black")
+    right.pcolormesh(np.ma.masked_equal([[0, 2], [3, 0]], 0))
+    right.text(1.5, 0.5, "2", color="black")
+    right.text(0.5, 0.5, "0", color="black")
+    right.set_xticks([0.5, 1.5], [1, 2])
+    right.set_yticks([0.5, 1.5], [1, 2])
     right.set_title("SVI")
     root = tree(figure)
     assert titles(root, "mean")[1] == "mean\ndog\n0.75"
-    assert titles(root, "SVI") == ["SVI\n0, 1: 2", "SVI\n1, 0: 3"]
+    assert titles(root, "SVI") == ["SVI\n1, 2: 2", "SVI\n2, 1: 3"]
     on = [mark for mark in root.iter() if mark.get("class") == "on"]
     assert [mark.text for mark in on if mark.tag == f"{SVG}text"] == ["2"]  # its colour must stay on a dark page
 

@@ -4,12 +4,14 @@ A mark's row is its gid or its label, if the drawing code gave it one. Otherwise
 same, or that of an earlier mark with the same colour, or the title of its panel.
 """
 
-from matplotlib.collections import Collection, LineCollection
+import numpy as np
+from matplotlib.collections import Collection, LineCollection, QuadMesh
 from matplotlib.colors import to_hex
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.spines import Spine
+from matplotlib.ticker import FixedLocator
 
 LONGEST = 40  # letters of a panel's title that may be a name
 
@@ -82,11 +84,10 @@ class Marks:
         low, high = (f"{value:.4g}" for value in (box.y0, box.y1))
         return self.named(artist, f"{self.words(axes.yaxis)[0]} {low} to {high}".strip())
 
-    def cell(self, artist, row, column, value):
-        axes = artist.axes
-        return self.named(
-            artist, f"{self.tick_name(axes.yaxis, row)}, {self.tick_name(axes.xaxis, column)}: {value:.4g}"
-        )
+    def cell(self, mesh, x, y, value):
+        """Describe a cell by its line, its column and its value."""
+        axes = mesh.axes
+        return self.named(mesh, f"{self.tick_name(axes.yaxis, y)}, {self.tick_name(axes.xaxis, x)}: {value:.4g}")
 
     def value_text(self, axis, value):
         return f"{self.words(axis)[0]} {self.tick_name(axis, value)}".strip()
@@ -106,9 +107,18 @@ class Marks:
         return hasattr(artist.axes, "_colorbar")
 
     def on_colour(self, text):
-        """Whether a text is written on a coloured cell."""
-        axes = text.axes
-        return bool(axes and axes.images and text.get_transform() == axes.transData)
+        """Whether a text is written on a coloured cell, rather than on an empty one or beside them."""
+        meshes = [each for each in text.axes.collections if isinstance(each, QuadMesh)] if text.axes else []
+        inside = text.axes and text.get_transform() == text.axes.transData
+        return any(inside and is_filled(mesh, *text.get_position()) for mesh in meshes)
+
+
+def is_filled(mesh, x, y):
+    """Whether the cell at a place of the panel has a colour."""
+    lines, columns = mesh.get_coordinates()[:, 0, 1], mesh.get_coordinates()[0, :, 0]
+    i, j = np.searchsorted(lines, y) - 1, np.searchsorted(columns, x) - 1
+    masked = np.ma.getmaskarray(mesh.get_array())
+    return 0 <= i < masked.shape[0] and 0 <= j < masked.shape[1] and not masked[i, j]
 
 
 def bars_of(axes):
@@ -171,9 +181,10 @@ def label_of(axis):
 
 
 def tick_names(axis):
-    """Return {value: text} of the ticks that are named rather than numbered."""
+    """Return {value: text} of the ticks that the drawing code named, or that are no numbers."""
     ticks = [(tick.get_loc(), " ".join(tick.label1.get_text().split())) for tick in axis.get_major_ticks()]
-    return {round(at, 6): text for at, text in ticks if text and not is_number(text)}
+    given = isinstance(axis.get_major_locator(), FixedLocator)
+    return {round(at, 6): text for at, text in ticks if text and (given or not is_number(text))}
 
 
 def is_number(text):

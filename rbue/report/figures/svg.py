@@ -33,7 +33,6 @@ POINTS_PER_INCH = 72
 COMMANDS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}
 SHARED = {"fill", "stroke", "stroke-width", "fill-opacity", "stroke-opacity", "font-size", "text-anchor", "class"}
 ANCHORS = {"center": ("middle", 0.5), "right": ("end", 1.0)}
-MOST_CELLS = 100  # an image with more cells is a photograph
 WHITE = "background:#fff"  # of the file by itself; the page overrides it
 STOPS = 9  # of a colour scale
 
@@ -277,9 +276,9 @@ class Renderer(RendererBase):
     # --- cells, colour scales and photographs ---
 
     def draw_quad_mesh(self, gc, master_transform, mesh_width, mesh_height, coordinates, *rest, **more):
-        """Draw a colour scale as a gradient, since its 256 cells would be most of the file."""
+        """Draw a matrix as cells, and a colour scale as a gradient, since its 256 cells would be most of the file."""
         if not self.marks.is_scale(self.artist):
-            return super().draw_quad_mesh(gc, master_transform, mesh_width, mesh_height, coordinates, *rest, **more)
+            return self.draw_cells(self.artist)
         corners = self.flip.transform(master_transform.transform(coordinates.reshape(-1, 2)))
         name, colours = f"s{len(self.definitions)}", rest[2]
         at = np.linspace(0, len(colours) - 1, STOPS).astype(int)
@@ -291,28 +290,23 @@ class Renderer(RendererBase):
         self.put(Element("rect", rectangle(corners) | {"fill": f"url(#{name})"}))
 
     def draw_image(self, gc, x, y, im, transform=None):
-        """Draw the artist's own array rather than the resampled one: a matrix as cells, a photograph as pixels."""
+        """Draw a photograph's own pixels rather than the resampled ones."""
         artist = self.marks.artists[gc.get_url()]
-        values, (left, right, bottom, top) = artist.get_array(), artist.get_extent()
-        if artist.origin == "lower":
-            bottom, top = top, bottom
-        if values.ndim == 2 and values.size <= MOST_CELLS:
-            return self.draw_cells(artist, values, np.linspace(left, right, values.shape[1] + 1), top, bottom)
+        left, right, bottom, top = artist.get_extent()
         box = rectangle(self.to_page(artist, [(left, top), (right, bottom)]))
-        pixels = {"href": webp(artist.to_rgba(values, bytes=True)), "style": "image-rendering:pixelated"}
+        pixels = {"href": webp(artist.to_rgba(artist.get_array(), bytes=True)), "style": "image-rendering:pixelated"}
         self.put(Element("image", box | pixels | {"preserveAspectRatio": "none"}))
 
     def to_page(self, artist, points):
         return self.flip.transform(artist.axes.transData.transform(points))
 
-    def draw_cells(self, artist, values, columns, top, bottom):
-        lines, colours, cells = np.linspace(top, bottom, values.shape[0] + 1), artist.to_rgba(values), []
-        shown = ~np.ma.getmaskarray(values)
-        for i, j in zip(*np.nonzero(shown), strict=True):
-            box = rectangle(self.to_page(artist, [(columns[j], lines[i]), (columns[j + 1], lines[i + 1])]))
-            title = self.marks.cell(artist, i, j, values[i, j])
-            cells.append(Element("rect", box | {"fill": hex_code(colours[i, j]), "class": "on"}, title=title))
-        self.put(group(cells, self.marks.tags(artist)))
+    def draw_cells(self, mesh):
+        values, colours, corners = mesh.get_array(), mesh.to_rgba(mesh.get_array()), mesh.get_coordinates()
+        for i, j in zip(*np.nonzero(~np.ma.getmaskarray(values)), strict=True):
+            ends = corners[i, j], corners[i + 1, j + 1]
+            look = {"fill": hex_code(colours[i, j]), "class": "on"}
+            title = self.marks.cell(mesh, *np.mean(ends, 0), values[i, j])
+            self.put(Element("rect", rectangle(self.to_page(mesh, ends)) | look, title=title))
 
     # --- text ---
 
