@@ -67,7 +67,7 @@ def in_csv():
 def in_page(tmp_path):
     """With the number by which each cell sorts."""
     html = page.build(made_up.read(results()), PAPER, tmp_path, tmp_path)
-    found = html.split("CIFAR-10, ResNet-18, protocol <code>matched</code></span>")[1].split("</table>")[0]
+    found = html.split('href="#table-cifar10-resnet18-matched"')[1].split("</table>")[0]
     heads = re.findall(r"<th scope=\"col\"[^>]*>([^<]*)(?:<small>(.*?)</small>)?</th>", found)
     rows = [re.split(r"(?=<td)", row) for row in found.split("<tbody>")[1].split("</tr>")[:-1]]
     values = [(re.search(r">([^<]+)</th>", row[0])[1], row[1:]) for row in rows]

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import hashlib
 import json
 import shutil
 
@@ -45,18 +44,6 @@ def write_cifar(folder, data, names=TYPES):
     for name in names:
         np.save(folder / f"{name}.npy", marks(name).repeat(32 * 32 * 3).reshape(-1, 32, 32, 3))
     np.save(folder / "labels.npy", np.tile(data.test_labels.numpy().astype(np.uint8), 5))
-
-
-@pytest.fixture
-def declare_official(monkeypatch):
-    """Take the files of a folder for the official ones: their md5 are those of the official archive."""
-
-    def declare(folder, dataset="cifar10"):
-        md5 = {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in folder.glob("*.npy")}
-        changed = dataclasses.replace(corrupted.OFFICIAL[dataset], md5=md5)
-        monkeypatch.setitem(corrupted.OFFICIAL, dataset, changed)
-
-    return declare
 
 
 def marks(name):

@@ -18,7 +18,7 @@ def opens_text(call):
     name, owner = getattr(call.func, "attr", getattr(call.func, "id", None)), getattr(call.func, "value", None)
     if name == "open":
         binary = any(isinstance(word, ast.Constant) and "b" in str(word.value) for word in call.args[-1:])
-        return not binary and getattr(owner, "id", None) not in ("Image", "tarfile")
+        return not binary and getattr(owner, "id", None) not in ("Image", "tarfile", "os")
     return name in ("read_text", "write_text") and owner is not None  # a Path's, not our own write_text
 
 

@@ -44,7 +44,7 @@ def drawn():
     figures = {}
     with pytest.MonkeyPatch.context() as patch:
         for module in DRAWING:
-            patch.setattr(module, "save", lambda figure, path: figures.update({path.name: figure}) or [])
+            patch.setattr(module, "save", lambda figure, path, **_: figures.update({path.name: figure}) or [])
         for name in ("write_csv", "write_text"):
             for module in DRAWING:
                 patch.setattr(module, name, lambda *_: Path(), raising=False)

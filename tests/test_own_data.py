@@ -265,7 +265,7 @@ def test_the_draws_of_an_own_corruption_follow_from_its_name(registered, digits)
 
 
 def test_generated_sets_have_an_own_corruption_and_official_files_are_still_accepted(
-    registered, digits, digits_run, tmp_path
+    registered, digits, digits_run, declare_official, tmp_path
 ):
     corruption("darken", (0.9, 0.8, 0.7, 0.6, 0.5))(darken)
     ours = corrupted.sets(digits_run("dataset=digits_c", "corruptions=generated"), digits)
@@ -277,6 +277,7 @@ def test_generated_sets_have_an_own_corruption_and_official_files_are_still_acce
     for name in TYPES:
         np.save(folder / f"{name}.npy", np.zeros((10, 32, 32, 3), np.uint8))
     np.save(folder / "labels.npy", np.tile(few.test_labels, 5))
+    declare_official(folder)
     run = sources.replace(digits_run("dataset=cifar10_c"), data_dir=str(tmp_path))
     with pytest.warns(UserWarning, match="cifar10_c holds no darken: corruptions=generated"):
         official = corrupted.sets(run, few)
