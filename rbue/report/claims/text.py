@@ -57,7 +57,7 @@ def card(entry):
         "id": entry.id,
         "claim": entry.claim["claim"],
         "quote": entry.claim.get("quote"),
-        "where": entry.claim["where"],
+        "where": place(entry.claim["where"]),
         "compared": entry.claim["decided_by"],
         "note": entry.claim.get("note"),
         "paper": shown(entry.paper),
@@ -149,13 +149,17 @@ def judged(side):
     return f"**{side['verdict']}**{side['how']}. {side['why']}"
 
 
+def place(where):
+    """Return where a claim stands as the start of a sentence: `4.2, last paragraph` is a section."""
+    return f"Section {where}" if where[0].isdigit() else where[0].upper() + where[1:]
+
+
 def quoted(card):
     """Return the paper's own words and where they stand. LaTeX outside of formulas is shown as it is."""
-    where = card["where"][0].upper() + card["where"][1:]
     if not card["quote"]:
-        return f"{where} (no quote)"
+        return f"{card['where']} (no quote)"
     latex = "\\" in card["quote"] and "$" not in card["quote"]
-    return "> " + (f"`{card['quote']}`" if latex else card["quote"]) + f"\n>\n> — {where}"
+    return "> " + (f"`{card['quote']}`" if latex else card["quote"]) + f"\n>\n> — {card['where']}"
 
 
 def folded(card):
