@@ -394,7 +394,7 @@ def test_the_page_counts_at_the_top_and_has_a_section_per_claim():
 def test_a_card_has_the_papers_words_and_one_verdict_with_its_reason_per_side():
     cards = {card["id"]: card for card in claims.cards(build([result(SINGLE, ece=0.03), result(Q8, ece=0.06)]))}
     card = cards["A14"]
-    assert card["quote"] is None and card["where"] == "implied in 4.2; Tables 1 to 3"
+    assert card["quote"] is None and card["where"] == "Implied in 4.2; Tables 1 to 3"
     assert (card["paper"]["verdict"], card["paper"]["why"]) == ("holds", "ECE: 45 of 45 for it (-0.090 to -0.010).")
     (side,) = card["ours"]
     assert (side["protocol"], side["verdict"]) == ("matched", "not reproduced")
