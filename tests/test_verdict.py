@@ -55,7 +55,7 @@ def test_better_rows_change_the_answers_and_worse_rows_change_them_back():
 def test_a_gap_within_the_noise_is_called_so():
     gap = Value(0.1, se=0.2)
     assert verdict.compare({"accuracy": gap}) == (
-        "as accurate within the noise (+0.10 percentage points, −0.29 to +0.49)"
+        "not measurably more or less accurate (+0.10 percentage points, −0.29 to +0.49)"
     )
     better = verdict.compare({"ece": Value(0.02, se=0.001)})  # positive is better, so the ECE is lower
     assert better == "better calibrated (ECE −0.020, −0.022 to −0.018)"
@@ -67,7 +67,11 @@ def test_nothing_measured_is_no_verdict():
 
 
 def with_costs(ms):
-    costs = {(*place, row): {"test_ms_per_image": ms.get(row, 1.0)} for place in PRINTED.places for row in LABELS}
+    costs = {
+        (*place, row): {"hardware": "GPU", "test_ms_per_image": ms.get(row, 1.0)}
+        for place in PRINTED.places
+        for row in LABELS
+    }
     return replace(measured(), costs=costs)
 
 
@@ -88,7 +92,8 @@ def test_corruption_counts_severities():
     rows = {"Single": 0.3, "MC-Dropout(0.5)": 0.2, "Deep Ensemble(4)": 0.1, "MC-RReLU": 0.15}
     finding = verdict.findings(corrupted(rows))[5]
     assert finding.answer == PARTLY
-    assert "Single's at 5, MC-Dropout(0.5)'s at 5, Deep Ensemble(4)'s at 0 of 5 severities" in finding.sentence
+    assert "Single's at 5 of 5 severities and MC-Dropout(0.5)'s at 5 of 5 severities and Deep" in finding.sentence
+    assert "Not measured there: SVI" in finding.sentence
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.05}))[5].answer == YES
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.5}))[5].answer == NO
 
@@ -104,7 +109,5 @@ def test_the_readme_opens_with_the_verdict_that_the_committed_results_give():
 def test_the_text_links_each_answer_to_its_claims():
     text = verdict.markdown(verdict.findings(measured()))
     assert text.count("\n- **") == len(verdict.QUESTIONS)
-    assert text.startswith(
-        "**In short:** Reproduced: its printed numbers, better than MC-Dropout and SVI, cheap to train;"
-    )
+    assert text.startswith("**RBUE is better than MC-Dropout and SVI and cheap to train. It is not on par with Deep")
     assert "**Is RBUE on par with Deep Ensemble? No.**" in text and "(results/claims.md#a15)" in text

@@ -7,11 +7,12 @@ on, it is about seeds too. What is not measured is said to be not measured.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 import pandas as pd
 
 from rbue.report.claims.numbers import SEVERITIES, Numbers, our_frames, paper_frame
-from rbue.report.claims.values import Value
+from rbue.report.claims.values import Value, holm
 from rbue.report.records import in_tables, over_seeds, records
 from rbue.report.rows import FULL, LABELS, PROPOSED, labelled
 from rbue.report.text import arch_name, dataset_name
@@ -38,7 +39,12 @@ class Evidence:
 
     ours: Numbers
     printed: Numbers
+    protocol: str = ""
     costs: dict = field(default_factory=dict)  # {(dataset, arch, row): {"test_ms_per_image", "tempered_ece"}}
+
+    @property
+    def setting(self) -> str:
+        return f"With `protocol={self.protocol}`, " if self.protocol else ""
 
     def places(self, rows: Iterable[str], *metrics: str) -> list:
         """Return the networks on which all these rows have all these metrics."""
@@ -57,11 +63,16 @@ class Evidence:
         return [one.mean / two.mean for one, two in pairs if metric != "time" or one.origin == two.origin]
 
     def cost_ratios(self, metric: str, row: str, other: str) -> list[float]:
-        pairs = [
-            (self.costs.get((*p, row), {}).get(metric), self.costs.get((*p, other), {}).get(metric))
-            for p in self.ours.places
-        ]
-        return [one / two for one, two in pairs if one and two]
+        """Return a row's cost divided by that of another row, for each network that one kind of hardware measured."""
+        pairs = [(self.costs.get((*p, row), {}), self.costs.get((*p, other), {})) for p in self.ours.places]
+        known = [(one, two) for one, two in pairs if metric in one and metric in two]
+        return [one[metric] / two[metric] for one, two in known if one["hardware"] == two["hardware"]]
+
+    def mean_cost(self, row: str, kind: str) -> float | None:
+        """Return the mean over the networks where Single and the best known proposed row have this number."""
+        both = [p for p in self.ours.places if all((*p, r) in self.costs for r in (SINGLE, PROPOSED[-1]))]
+        found = [self.costs[*p, row].get(kind) for p in both]
+        return sum(found) / len(found) if found and all(found) else None
 
     def about(self, places: list, rows: Iterable[str]) -> str:
         return f"mean over {settings(places)}, {self.seeds(places, rows)}"
@@ -84,8 +95,14 @@ def largest(values: list[Value]) -> Value:
 
 
 WORDS = {
-    "accuracy": ("more accurate", "less accurate", "as accurate within the noise", "{} percentage points", ".2f"),
-    "ece": ("better calibrated", "worse calibrated", "as well calibrated within the noise", "ECE {}", ".3f"),
+    "accuracy": (
+        "more accurate",
+        "less accurate",
+        "not measurably more or less accurate",
+        "{} percentage points",
+        ".2f",
+    ),
+    "ece": ("better calibrated", "worse calibrated", "not measurably better or worse calibrated", "ECE {}", ".3f"),
 }
 
 
@@ -136,14 +153,15 @@ def printed_numbers(e: Evidence) -> Found:
         return NOTHING
     gaps = {m: [e.ours.values[(*c, m)] - e.printed.values[(*c, m)] for c in cells] for m in METRICS}
     agree = {m: sum(abs(gap.mean) <= gap.half + gap.reach for gap in gaps[m]) for m in METRICS}
+    lower = sum(gap.mean < 0 for gap in gaps["ece"])
     middle = {m: median(abs(gap.mean) for gap in gaps[m]) for m in METRICS}
     text = (
-        f"Our accuracy agrees with the printed one within rounding and noise in {agree['accuracy']} of {len(cells)} "
-        f"measured cells (median difference {middle['accuracy']:.2f} percentage points), our ECE in {agree['ece']} "
-        f"(median difference {middle['ece']:.3f})"
+        f"{e.setting}our accuracy agrees with the printed one within rounding and noise in {agree['accuracy']} of "
+        f"{len(cells)} measured cells (median difference {middle['accuracy']:.2f} percentage points), our ECE in "
+        f"{agree['ece']} (median difference {middle['ece']:.3f}; ours is lower in {lower} cells)"
     )
     share = min(agree.values()) / len(cells)
-    return (YES if share >= 0.9 else PARTLY if share >= 0.5 else NO), text
+    return (YES if share >= 0.9 else PARTLY if share >= 0.5 else NO), text[0].upper() + text[1:]
 
 
 def deep_ensemble(e: Evidence) -> Found:
@@ -155,7 +173,8 @@ def deep_ensemble(e: Evidence) -> Found:
         m: mean([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in METRICS
     }
     text = (
-        f"Against Deep Ensemble(4), the best proposed row is {compare(gaps)}: {e.about(places, [ENSEMBLE, *PROPOSED])}"
+        f"The best proposed row, chosen for each metric on the test images, is {compare(gaps)} than Deep Ensemble(4): "
+        f"{e.about(places, [ENSEMBLE, *PROPOSED])}"
     )
     return answer([gap.sign for gap in gaps.values()], 0), text
 
@@ -168,17 +187,23 @@ def other_baselines(e: Evidence) -> Found:
     said, signs = [], []
     for name, rows in (("MC-Dropout", DROPOUT), ("SVI", [SVI])):
         gaps = {m: mean([mean(e.values(p, PROPOSED, m)) - mean(e.values(p, rows, m)) for p in places]) for m in METRICS}
-        said.append(f"gainst {name}, the mean proposed row is {compare(gaps)}")
+        said.append(f"{compare(gaps)} than {name}")
         signs += [gap.sign for gap in gaps.values()]
     pairs = [(p, ours, theirs) for p in places for ours in PROPOSED for theirs in [*DROPOUT, SVI]]
-    both = sum(better_in_both(e, *pair) for pair in pairs)
-    count = f"Better in both metrics beyond the noise: {both} of {len(pairs)} pairs of rows"
-    return answer(signs, 1), f"A{said[0]}; a{said[1]}: {e.about(places, [*DROPOUT, SVI, *PROPOSED])}. {count}"
+    about = e.about(places, [*DROPOUT, SVI, *PROPOSED])
+    text = (
+        f"Averaged over its five rows, RBUE is {said[0]}. It is {said[1]}: {about}. "
+        f"A proposed row beats one of theirs in both metrics in {better_in_both(e, pairs)} of {len(pairs)} pairs "
+        "(Holm's correction)"
+    )
+    return answer(signs, 1), text
 
 
-def better_in_both(e: Evidence, place: tuple, ours: str, theirs: str) -> bool:
-    gaps = [e.values(place, [ours], m)[0] - e.values(place, [theirs], m)[0] for m in METRICS]
-    return all(gap.sign > 0 for gap in gaps)
+def better_in_both(e: Evidence, pairs: list[tuple]) -> int:
+    """Count the pairs (place, ours, theirs) in which ours is better in both metrics beyond the noise."""
+    gaps = [e.values(p, [ours], m)[0] - e.values(p, [theirs], m)[0] for p, ours, theirs in pairs for m in METRICS]
+    better = [gap.sign > 0 and stands for gap, stands in zip(gaps, holm([gap.p or 0.0 for gap in gaps]), strict=True)]
+    return sum(all(both) for both in zip(better[::2], better[1::2], strict=True))
 
 
 def training_cost(e: Evidence) -> Found:
@@ -189,8 +214,8 @@ def training_cost(e: Evidence) -> Found:
     if not (ours and times[ENSEMBLE]):
         return NOTHING
     text = (
-        f"A proposed row trains in {median(ours):.2f} times the time of Single (median of {len(ours)} cells, "
-        f"{spread(ours)}), Deep Ensemble(4) in {median(times[ENSEMBLE]):.2f} times"
+        f"A proposed row trains in {median(ours):.2f} times the time of Single (median of {len(ours)} cells that one "
+        f"version of the code measured, {spread(ours)}), Deep Ensemble(4) in {median(times[ENSEMBLE]):.2f} times"
     )
     if parameters:
         text += f"; Deep Ensemble(4) also stores {median(parameters):.0f} times as many parameters"
@@ -198,19 +223,24 @@ def training_cost(e: Evidence) -> Found:
 
 
 def test_cost(e: Evidence) -> Found:
-    """Compare the measured test time with Deep Ensemble's, and the ECE with temperature scaling of one pass."""
-    ratio = [r for row in PROPOSED for r in e.cost_ratios("test_ms_per_image", row, ENSEMBLE)]
+    """Compare the measured test time with Deep Ensemble's, then what fewer passes and temperature scaling achieve."""
     best = PROPOSED[-1]
+    ratio = [r for row in PROPOSED for r in e.cost_ratios("test_ms_per_image", row, ENSEMBLE)]
     if not ratio:
         return NOTHING
-    places = [p for p in e.places([best], "ece") if "tempered_ece" in e.costs.get((*p, SINGLE), {})]
-    lower = sum(e.costs[*p, SINGLE]["tempered_ece"] < e.ours.values[(*p, best, "ece")].mean for p in places)
+    passes = max(value.mean for key, value in e.ours.values.items() if key[2] in PROPOSED and key[3] == "passes")
     text = (
-        f"At test time, a proposed row with 100 passes takes {median(ratio):.1f} times as long per image as Deep "
-        f"Ensemble(4) (median of {len(ratio)} cells, {spread(ratio, '.1f')}). One pass of Single with temperature "
-        f"scaling (fitted on other test images) has a lower ECE than 100 passes of {best} on {lower} of "
-        f"{settings(places)}"
+        f"A proposed row with {passes:.0f} passes takes {median(ratio):.1f} times as long per image as Deep "
+        f"Ensemble(4) (median of {len(ratio)} cells, {spread(ratio, '.1f')})"
     )
+    ece = {(row, kind): e.mean_cost(row, kind) for row in (SINGLE, best) for kind in ("ece", "ece_10", "tempered_ece")}
+    if all(ece[key] for key in ((SINGLE, "ece"), (SINGLE, "tempered_ece"), (best, "ece"), (best, "tempered_ece"))):
+        fewer = f", {ece[best, 'ece_10']:.3f} in 10" if ece[best, "ece_10"] else ""
+        text += (
+            f". The mean ECE is {ece[SINGLE, 'ece']:.3f} for Single in one pass and {ece[best, 'ece']:.3f} for {best} "
+            f"in {passes:.0f} passes{fewer}; with temperature scaling, which needs no further pass, it is "
+            f"{ece[SINGLE, 'tempered_ece']:.3f} and {ece[best, 'tempered_ece']:.3f}"
+        )
     return (YES if median(ratio) <= 1 else NO), text
 
 
@@ -229,11 +259,14 @@ def corruption(e: Evidence) -> Found:
 
     best = {metric: min(ece(row, metric) for row in rows) for metric in at}
     wins = {other: sum(best[metric] < ece(other, metric) for metric in at) for other in others}
-    counts = ", ".join(f"{other}'s at {wins[other]}" for other in others)
+    counts = " and ".join(f"{other}'s at {wins[other]} of 5 severities" for other in others)
     hardest = ", ".join(f"{row} {ece(row, at[-1]):.3f}" for row in [*rows, *others])
+    absent = [row for row in (SINGLE, DROPOUT[-1], ENSEMBLE, SVI) if not e.places([row], *at)]
+    seeds = {e.ours.n[(*place, row, at[0])] for row in [*rows, *others]}
     text = (
-        f"On {dataset_name(place[0])} with {arch_name(place[1])}, the best proposed row's median ECE over 19 "
-        f"corruptions is lower than {counts} of 5 severities; at severity 5: {hardest}"
+        f"On {dataset_name(place[0])} with {arch_name(place[1])}, the median ECE over 19 corruptions of the best "
+        f"proposed row ({len(rows)} of {len(PROPOSED)} are measured, n = {min(seeds)}) is below {counts}; "
+        f"at severity 5: {hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
     return answer([1 if wins[other] > 2 else -1 for other in others], 1), text
 
@@ -246,19 +279,19 @@ def diversity(e: Evidence) -> Found:
     if not more:
         return NOTHING
     families = {"MC-RReLU": PROPOSED[:1], "MC-DropReLU": PROPOSED[1:], ENSEMBLE: [ENSEMBLE]}
-    medians = {name: [median(ratios[row]) for row in rows if ratios[row]] for name, rows in families.items()}
-    shown = ", ".join(f"{spread(found, '.1f')} times for {name}" for name, found in medians.items() if found)
+    found = {name: [ratio for row in rows for ratio in ratios[row]] for name, rows in families.items()}
+    shown = ", ".join(f"{spread(each, '.1f')} times for {name}" for name, each in found.items() if each)
     text = (
-        f"The mean Jensen–Shannon divergence between two samples, relative to {base}'s, is {shown} (median over "
+        f"The mean Jensen–Shannon divergence between two samples, relative to {base}'s, is {shown} (range over "
         f"{settings(max(ratios.values(), key=len))})"
     )
     return (YES if all(more) else PARTLY if any(more) else NO), text
 
 
 QUESTIONS: list[tuple[str, str, tuple[str, ...], Callable[[Evidence], Found]]] = [
-    ("Are the printed numbers reproduced?", "its printed numbers", (), printed_numbers),
+    ("Are the printed numbers reproduced?", "", (), printed_numbers),
     ("Is RBUE on par with Deep Ensemble?", "on par with Deep Ensemble", ("A15", "A1"), deep_ensemble),
-    ("Is it better than MC-Dropout and SVI?", "better than MC-Dropout and SVI", ("A13",), other_baselines),
+    ("Is it better than MC-Dropout and SVI?", "better than MC-Dropout and SVI", ("A3", "A13"), other_baselines),
     ("Is it cheap to train?", "cheap to train", ("A7", "A9", "A11"), training_cost),
     ("Is it cheap at test time?", "cheap at test time", ("A15",), test_cost),
     ("Is it better calibrated under corruption?", "better calibrated under corruption", ("F1", "F3"), corruption),
@@ -274,7 +307,10 @@ def build(results: list, paper_dir: str) -> list[Finding]:
     protocol = min(frames, key=lambda name: [*FULL, name].index(name))
     runs = records(results)
     evidence = Evidence(
-        Numbers.of(frames[protocol]), Numbers.of(paper_frame(paper_dir)), costs(runs[runs.protocol == protocol])
+        Numbers.of(frames[protocol]),
+        Numbers.of(paper_frame(paper_dir)),
+        protocol,
+        costs(runs[runs.protocol == protocol]),
     )
     return findings(evidence)
 
@@ -284,15 +320,24 @@ def findings(evidence: Evidence) -> list[Finding]:
 
 
 def costs(runs: pd.DataFrame) -> dict:
-    """Return {(dataset, arch, row): what it costs at test time, and its ECE after temperature scaling}."""
-    runs = runs[in_tables(runs)]
-    tempered = runs.result.map(lambda result: result.temperature.ece if result.temperature else None)
-    key, values = ["dataset", "arch", "row"], ["test_ms_per_image", "tempered_ece"]
-    found = over_seeds(runs.assign(tempered_ece=tempered.astype(float)), key, values)
-    return {
-        tuple(cell[name] for name in key): {name: cell[f"ours_{name}"] for name in values if cell[f"ours_{name}"] > 0}
-        for cell in found.to_dict("records")
-    }
+    """Return {(dataset, arch, row): test time, ECE, ECE after 10 passes and after temperature scaling, where known}."""
+    runs = runs[in_tables(runs) & ~runs.on_cpu]  # other programs take part of a CPU's time
+    key, values = ["dataset", "arch", "row"], ["test_ms_per_image", "ece", "ece_10", "tempered_ece"]
+    tempered = runs.result.map(lambda result: result.temperature.ece if result.temperature else None).astype(float)
+    after_10 = runs.result.map(ece_after_10).astype(float)
+    found = over_seeds(runs.assign(tempered_ece=tempered, ece_10=after_10), key, values).to_dict("records")
+    known = {tuple(cell[name] for name in key): known_values(cell, values) for cell in found}
+    measured = (runs.hardware + ", " + runs.precision).groupby([runs[name] for name in key]).unique().map(str)
+    return {place: cell | {"hardware": measured[place]} for place, cell in known.items()}
+
+
+def known_values(cell: dict, names: list[str]) -> dict:
+    return {name: cell[f"ours_{name}"] for name in names if cell[f"ours_{name}"] > 0}
+
+
+def ece_after_10(result: Any) -> float | None:
+    known = dict(zip(result.by_samples["samples"], result.by_samples["ece"], strict=True)) if result.by_samples else {}
+    return known.get(10.0)
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -302,15 +347,26 @@ BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
 
 
 def in_short(found: list[Finding]) -> str:
-    """Return which claims hold, which hold in part, and which do not: `Reproduced: cheap to train. Partly: …`."""
-    names = {YES: "Reproduced", PARTLY: "partly", NO: "not reproduced", UNKNOWN: "not measured"}
-    groups = {name: [f.short for f in found if f.answer == answer] for answer, name in names.items()}
-    return "; ".join(f"{name}: {', '.join(shorts)}" for name, shorts in groups.items() if shorts)
+    """Return which claims hold, which do not, and which hold in part, as sentences."""
+    named = {
+        answer: [f.short for f in found if f.answer == answer and f.short] for answer in (YES, NO, PARTLY, UNKNOWN)
+    }
+    parts = [
+        f"RBUE is {listed(named[YES])}" if named[YES] else "",
+        f"It is not {' and not '.join(named[NO])}" if named[NO] else "",
+        f"In part, it is {listed(named[PARTLY])}" if named[PARTLY] else "",
+        f"Not measured: {listed(named[UNKNOWN])}" if named[UNKNOWN] else "",
+    ]
+    return ". ".join(filter(None, parts))
+
+
+def listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:
     """Return the answer in one line, then the findings as a Markdown list with links to the claims behind them."""
-    lines = [f"**In short:** {in_short(found)}.", ""]
+    lines = [f"**{in_short(found)}.**", ""]
     for finding in found:
         links = ", ".join(f"[{name}]({claims}#{name.lower()})" for name in finding.ids)
         evidence = f" Claims: {links}." if links else ""
