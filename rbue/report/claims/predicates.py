@@ -93,6 +93,10 @@ def slower(rows, who):
     return ratio(rows, DROPOUT, "time", at_most(SLIGHTLY), f"{who} training at most 1.1 times as long as MC-Dropout")
 
 
+def competitive(metric):
+    return ratio([Q8, Q95, RRELU], [DE], metric, at_least(COMPETITIVE), "{} at least 0.8 times Deep Ensemble's")
+
+
 def on_cifar(check):
     return aside(on(["cifar10", "cifar100"], check))
 
@@ -206,11 +210,7 @@ DIVERSITY_AND_POSITION = {
         each([Q8, Q95], DROPOUT, *DIVERSE, part="MC-DropReLU's {}"),
         each([RRELU], DROPOUT, *DIVERSE, part="MC-RReLU's {}"),
     ),
-    "D4": claim(
-        [C10],
-        degree,
-        *(ratio([Q8, Q95, RRELU], [DE], m, at_least(COMPETITIVE), "{} ≥ 0.8 times Deep Ensemble's") for m in DIVERSE),
-    ),
+    "D4": claim([C10], degree, *map(competitive, DIVERSE)),
     "D5": claim([C10], every, special.spearman, aside(concordance(VARIED, "mean_jsd", "ece"))),
     "D6": claim([C10], every, special.pairs_are_exchangeable, ours=False),
     "P1": claim([TINY_DENSE], each_part, each([ALL_LAYERS], [LAST, FIRST], "ece", "mean_jsd", part="all layers' {}")),
