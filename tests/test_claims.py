@@ -19,8 +19,8 @@ from rbue.report.claims.ledger import load, on_ours
 from rbue.report.claims.numbers import PAPERS_IMAGES, Numbers, paper_frame
 from rbue.report.claims.predicates import PREDICATES
 from rbue.report.claims.rules import PAPERS, decide
-from rbue.report.claims.scopes import C10, EVERYWHERE, P2, P5, Q8, Q95, RRELU, SINGLE, SVI
-from rbue.report.claims.text import verdict_text
+from rbue.report.claims.scopes import C10, EVERYWHERE, P2, P5, Q8, Q95, RRELU, SINGLE, SVI, TINY_DENSE
+from rbue.report.claims.text import judged, short, shown
 from rbue.report.claims.values import Value, binomial
 from rbue.report.rows import LABELS, PROPOSED, ROWS
 from rbue.runs import schema
@@ -88,9 +88,12 @@ COUNTED_BY_HAND = [
     ("A13", "ECE over SVI's 41 win / 4 tie / 0 loss of 45"),
     ("A13", "on CIFAR alone accuracy over MC-Dropout's 21 win / 1 tie / 38 loss of 60"),
     ("A14", "ECE 45 win / 0 tie / 0 loss of 45"),
-    ("A15", "test passes ≤ Deep Ensemble's: 45 no of 45 (25.00×)"),
+    ("A15", "at most as many test passes as Deep Ensemble: 45 no of 45 (25.00×)"),
     ("B1", "accuracy on par with Deep Ensemble: 2 no of 2 (-2.45 to -1.69 pp)"),
-    ("B2", "accuracy: 4 yes / 6 no of 10 (-0.19 to +3.19 pp)"),  # of 5 beyond 1.96 errors, 4 survive Holm's correction
+    (
+        "B2",
+        "accuracy: 4 yes / 6 unclear of 10 (-0.19 to +3.19 pp)",
+    ),  # of 5 beyond 1.96 errors, 4 survive Holm's correction
     ("B2", "(-0.050 to +0.000)"),
     ("B4", "(2.41×"),
     ("B5", "ECE 3 win / 0 tie / 0 loss of 3 (-0.050 to -0.010), beyond rounding and noise 1 / 2 / 0"),
@@ -120,8 +123,9 @@ def test_what_only_a_figure_shows_is_undecided_and_names_the_cells():
 
 
 def test_claims_by_reading_are_marked_and_give_their_reason():
-    text = verdict_text(LEDGER["X3"].paper)
-    assert text.startswith("**does not hold** (by reading): The winner drew from U(3, 8)") and "Xu et al. 2015" in text
+    found = shown(LEDGER["X3"].paper)
+    assert judged(found).startswith("**does not hold** (by reading). The winner drew from U(3, 8)")
+    assert "Xu et al. 2015" in found["numbers"]
 
 
 def test_the_variance_of_dropreLU_is_its_closed_form_and_not_the_papers():
@@ -205,10 +209,10 @@ def diverse(label, jsd, dis, **more):
     return result(label, **more) | {"diversity": off_diagonal}
 
 
-def corrupted(label, eces, types=19, **more):
+def corrupted(label, eces, types=19, source="generated", **more):
     levels = [{"severity": s, "accuracy": 0.8 - s / 20, "ece": e, "nll": 1.0} for s, e in enumerate(eces, 1)]
     levels_of = {f"type {i}": levels for i in range(types)}
-    return result(label, **more) | {"corruptions": {"source": "generated", "types": levels_of}}
+    return result(label, **more) | {"corruptions": {"source": source, "types": levels_of}}
 
 
 def ours(claim, results, protocol="matched"):
@@ -237,8 +241,8 @@ def test_without_a_counterexample_it_is_not_tested_and_says_what_there_is():
     assert (verdict.status, verdict.so_far) == ("not tested", "reproduced")
     assert "CIFAR-100, TinyImageNet" in verdict.missing
     assert verdict.why == "Only 1 of 45 comparisons have numbers: 1 of 1 for it."
-    text = verdict_text(verdict)
-    assert text.startswith("**not tested** (so far reproduced): Only") and "0 loss of 1 (-0.030), 44 missing" in text
+    assert judged(shown(verdict)).startswith("**not tested** (so far reproduced). Only")
+    assert "0 loss of 1 (-0.030), 44 missing" in shown(verdict)["numbers"]
 
 
 def test_a_difference_within_noise_is_a_tie():
@@ -329,12 +333,36 @@ def test_a_claim_measured_only_elsewhere_is_not_tested_but_asked_there():
         verdict = ours(claim, runs)
         assert verdict.status == "not tested" and verdict.missing == "everything on CIFAR-10 DenseNet-121"
         assert (verdict.elsewhere.status, verdict.elsewhere.where) == ("reproduced", "CIFAR-10 ResNet-18")
-    assert "On CIFAR-10 ResNet-18, it is reproduced" in ours("F3", runs).why
+    assert ours("F3", runs).why.startswith(
+        "Nothing is measured on CIFAR-10 DenseNet-121. On CIFAR-10 ResNet-18, it is reproduced. It holds for "
+    )
+    assert short(ours("F3", runs)) == "not tested (elsewhere reproduced)"
+    few = ours("F3", [run for run in runs if run["config"]["method"] != "svi" and run["config"].get("p") != 0.5])
+    assert "On CIFAR-10 ResNet-18, too little is measured (so far reproduced). Fewer than half" in few.why
+    assert short(few) == "not tested (elsewhere so far reproduced)"
     assert ours("F1", runs).elsewhere.status == "not reproduced"  # it says 'consistently', and is not on par once
 
 
 def test_medians_are_over_all_19_corruptions_or_not_at_all():
     assert ours("F3", [corrupted(SINGLE, [0.1] * 5, types=18), corrupted(Q95, [0.1] * 5)]).elsewhere is None
+
+
+def test_scores_on_images_of_two_sources_are_not_compared():
+    """Two rows on generated images, one on official ones. On another dataset, all are official and stay."""
+    runs = [corrupted(row, [0.1] * 5) for row in (Q95, SINGLE)]
+    runs += [corrupted(RRELU, [0.1] * 5, source="official")]
+    runs += [corrupted(RRELU, [0.1] * 5, source="official", place=TINY_DENSE)]
+    values = Numbers.of(our_frames(runs)["matched"]).values
+    shifted = [(place, row) for place in (C10, TINY_DENSE) for row in LABELS if (*place, row, "ece@1") in values]
+    assert shifted == [(C10, SINGLE), (C10, Q95), (TINY_DENSE, RRELU)]
+    assert (*C10, RRELU, "ece") in values  # its clean numbers count
+
+
+def test_of_two_sources_of_one_network_the_usual_one_counts_whatever_its_passes():
+    runs = [corrupted(row, [0.1] * 5) for row in (Q95, SINGLE)]
+    other = corrupted(Q95, [0.4] * 5, source="official", corruptions="official") | {"passes": 200}
+    values = Numbers.of(our_frames([*runs, other])["matched"]).values
+    assert values[(*C10, Q95, "ece@1")].mean == pytest.approx(0.1)
 
 
 def test_a_corrupted_test_set_brings_no_clean_numbers():
@@ -346,7 +374,9 @@ def test_a_corrupted_test_set_brings_no_clean_numbers():
 def test_parameters_are_counted_where_the_paper_prints_none():
     verdict = ours("A7", [result(label, place) for label, place in product(LABELS, EVERYWHERE)])
     assert verdict.status == "partly"
-    assert "parameters 4×: 72 yes / 9 no of 81 (2.00× to 4.00×)" in verdict.evidence  # SVI has mean and deviation
+    assert (
+        "4 times the parameters: 72 yes / 9 no of 81 (2.00× to 4.00×)" in verdict.evidence
+    )  # SVI has mean and deviation
 
 
 def test_few_test_images_do_not_make_everything_on_par():
@@ -389,6 +419,17 @@ def test_the_page_counts_at_the_top_and_has_a_section_per_claim():
     assert re.findall(r"^### (\w+) ", rest, re.M) == [claim["id"] for claim in CLAIMS]
     assert rest.count("<details>") == rest.count("</details>") == 58
     assert max(map(len, page.splitlines())) < 2000
+
+
+def test_the_index_has_one_linked_line_per_claim_with_the_verdicts_under_the_first_protocol():
+    runs = [result(SINGLE, ece=0.06), result(Q8, ece=0.03), result(SINGLE, protocol="fast")]
+    page = markdown(build(runs))
+    lines = page.partition("| Id | Claim | Paper | Ours, `matched` |\n")[2].partition("\n\n")[0].splitlines()[1:]
+    assert [line.split("](#")[0] for line in lines] == [f"| [{claim['id']}" for claim in CLAIMS]
+    assert all(line.count(" | ") == 3 and f'<a id="{line.split("#")[1].split(")")[0]}"></a>' in page for line in lines)
+    assert "| [A14](#a14) | ECE improves over a single softmax | holds | not tested (so far reproduced) |" in lines
+    assert any(line.endswith("| does not hold (by reading) | – |") for line in lines)
+    assert "| Id | Claim | Paper | Ours |" in markdown(list(LEDGER.values()))
 
 
 def test_a_card_has_the_papers_words_and_one_verdict_with_its_reason_per_side():

@@ -13,7 +13,7 @@ from rbue.report.claims.numbers import Numbers
 from rbue.report.claims.predicates import PREDICATES
 from rbue.report.claims.rules import decide, degree, every
 from rbue.report.claims.scopes import C10, DE, Q8, Q95
-from rbue.report.claims.text import verdict_text
+from rbue.report.claims.text import shown
 from rbue.report.claims.values import Value, binomial, holm
 from rbue.runs.predictions import Predictions
 from rbue.runs.schema import read
@@ -49,7 +49,7 @@ def test_what_is_a_tie_unpaired_is_told_apart_on_the_same_images(tmp_path):
     paired, unpaired = ours("P9", runs), ours("P9", [replace(run, folder=None) for run in runs])
     assert "0 win / 1 tie / 0 loss of 1 (+0.40 pp)" in unpaired.evidence and unpaired.judged == "unpaired"
     assert "1 win / 0 tie / 0 loss of 1 (+0.40 pp)" in paired.evidence and paired.judged == "paired over images"
-    assert verdict_text(paired).endswith("n = 1, paired over images")
+    assert shown(paired)["numbers"].endswith("n = 1, paired over images")
     mixed = ours("P9", [runs[0], replace(runs[1], folder=None)])
     assert mixed.evidence == unpaired.evidence and mixed.judged == "unpaired"
 

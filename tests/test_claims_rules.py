@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from test_claims import corrupted, diverse, our_frames, ours, result
 
-from rbue.report.claims.checks import CONDITION, Item, each, is_significant, unaffected
+from rbue.report.claims.checks import CONDITION, Item, each, significantly_better, unaffected
 from rbue.report.claims.numbers import Numbers
 from rbue.report.claims.predicates import PREDICATES
 from rbue.report.claims.rules import PAPERS, balance, decide, degree, each_part, every, sign_flip_p
@@ -74,6 +74,20 @@ def test_too_little_of_the_scope_is_not_tested():
     assert verdict.why == "Only 2 of 24 comparisons have numbers: 1 of 2 for it, 1 against it."
 
 
+def test_the_part_with_too_few_numbers_is_named_if_most_of_the_claim_has_some():
+    key = ("made up", "x", "row", "time")
+    missing = [Item("training time", keys=(key,), missing=(key,))]
+    found = items([1] * 8, "accuracy") + items([0], "training time")
+    numbers = Numbers({}, {item.keys[0]: 1 for item in found})
+    assert decide(found + missing * 2, degree, numbers).why == (
+        "Fewer than half of the comparisons have numbers for training time (1 of 3). So far: 8 of 9 for it, 1 inside "
+        "the noise."
+    )
+    assert decide(found[:8] + missing, degree, numbers).why.startswith(
+        "Fewer than half of the comparisons have numbers for training time (0 of 1)."
+    )
+
+
 def test_a_claim_is_not_reproduced_by_a_small_part_that_is_complete():
     """P8: accuracy in 12 of 36 cells does not suffice, though diversity is complete."""
     places = [C10, ("cifar10", "vgg13"), ("cifar100", "resnet18")]
@@ -90,8 +104,8 @@ def test_consistently_means_every_time():
     found = ours("F1", [corrupted(row, values) for row, values in eces.items()]).elsewhere
     assert found.status == "not reproduced"
     assert found.why == (  # only what fails decides
-        "On par with Deep Ensemble: 19 of 20 for it, 1 against it; against it is MC-RReLU with Deep Ensemble(4) on "
-        "CIFAR-10 ResNet-18."
+        "On par with Deep Ensemble: 19 of 20 for it, 1 against it; against it is MC-RReLU compared with Deep "
+        "Ensemble(4) on CIFAR-10 ResNet-18."
     )
 
 
@@ -109,6 +123,33 @@ def test_comparisons_of_one_cell_are_not_independent():
     assert balance({"part": items([1] * 12, cells=cells[:12])}) == "undecided"  # three cells can always agree by chance
     measured = [replace(item, p=0.001) for item in items(outcomes, cells=cells)]
     assert balance({"part": measured}) == "partly" and balance({"part": measured[:12]}) == "holds"  # each tested alone
+
+
+def measured(outcomes, part="part", cells=()):
+    return [replace(item, p=0.001) for item in items(outcomes, part, cells)]
+
+
+def test_one_win_in_every_cell_is_not_better_in_general():
+    """Four cells with one win and nine ties each: a tenth is for the claim, not every cell."""
+    cells = [cell for cell in range(4) for _ in range(10)]
+    assert balance({"part": measured(([1] + [0] * 9) * 4, cells=cells)}) == "undecided"
+    assert balance({"part": measured(([1] * 3 + [0] * 7) * 4, cells=cells)}) == "partly"
+    assert balance({"part": measured(([1] * 8 + [0] * 2) * 4, cells=cells)}) == "holds"
+    assert balance({"part": measured(([-1] * 3 + [1] + [0] * 6) * 4, cells=cells)}) == "does not hold"
+
+
+def test_cells_weigh_the_same_however_many_comparisons_they_have():
+    assert balance({"part": measured([1] * 9 + [0], cells=[0] * 9 + [1])}) == "partly"
+
+
+def test_missing_cells_of_a_measured_claim_are_graded_as_measured():
+    """Two cells against the claim and three missing: if these were for it, it would hold in part."""
+    found = measured([-1, -1])
+    missing = [
+        Item("part", keys=(key,), missing=(key,)) for key in [("made up", str(k), "row", "ece") for k in (2, 3, 4)]
+    ]
+    verdict = decide(found + missing, balance, Numbers({}, {item.keys[0]: 1 for item in found}))
+    assert (verdict.status, verdict.so_far) == ("not tested", "not reproduced")
 
 
 def test_the_sign_flip_test_by_hand():
@@ -178,8 +219,8 @@ def test_printed_differences_beyond_noise_are_corrected_for_their_number_too():
     numbers, places = printed({Q8: 2.2 * np.hypot(0.2, 0.2), SINGLE: 0})
     same = each([Q8], [SINGLE], "accuracy", judge=unaffected, words=CONDITION)
     assert "45 unclear of 45" in decide(same(numbers, places), every, numbers, words=PAPERS).evidence
-    better = each([Q8], [SINGLE], "accuracy", judge=is_significant, words=CONDITION)
-    assert "45 no of 45" in decide(better(numbers, places), every, numbers, words=PAPERS).evidence
+    better = each([Q8], [SINGLE], "accuracy", judge=significantly_better, words=CONDITION)
+    assert "45 unclear of 45" in decide(better(numbers, places), every, numbers, words=PAPERS).evidence
     numbers, places = printed({Q8: 4 * np.hypot(0.2, 0.2), SINGLE: 0})
     assert decide(better(numbers, places), every, numbers, words=PAPERS).status == "holds"
     assert decide(same(numbers, places), every, numbers, words=PAPERS).status == "does not hold"

@@ -125,21 +125,11 @@ def better(metric):
 
 
 def significantly_better(metric):
-    """Judge like `better`, but count only a difference beyond rounding and noise."""
+    """Judge like `better`, but only a difference beyond rounding and noise counts, for the claim or against it."""
 
     def judge(own, *others):
         found = better(metric)(own, *others)
         return found | {"outcome": found["beyond"], "p": (own - best(metric, others)).chance}
-
-    return judge
-
-
-def is_significant(metric):
-    """Judge a claim of a significant difference: anything else is against it."""
-
-    def judge(*cells):
-        found = significantly_better(metric)(*cells)
-        return found | {"outcome": 1 if found["outcome"] > 0 else -1, "otherwise": -1, "beyond": None}
 
     return judge
 

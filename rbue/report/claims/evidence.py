@@ -23,22 +23,36 @@ class Graded:
     items: list
     total: int
 
+    @property
+    def is_thin(self):
+        """Whether less than half of its comparisons are measured, which is too little for a verdict."""
+        return 2 * len(self.items) < self.total
+
     def count(self, outcome):
         return sum(item.outcome == outcome for item in self.items)
 
 
-def reason(grades, status, total, strict, papers):
-    """Return one sentence with the numbers that decide. `strict`: one part that fails decides alone."""
+def reason(grades, status, strict, papers):
+    """Return the numbers that decide, in one or two sentences. `strict`: one part that fails decides alone."""
     noise = "inside rounding or noise" if papers else "inside the noise"
-    if not grades:
+    there, total = sum(len(grade.items) for grade in grades), sum(grade.total for grade in grades)
+    if not there:
         return "The paper prints no number for it." if papers else "Nothing of it is measured."
-    there = sum(len(grade.items) for grade in grades)
     if status == "not tested":
-        return f"Only {there} of {total} comparisons have numbers: {tally(grades, noise)}."
+        return too_little(grades, there, total, noise)
+    grades = [grade for grade in grades if grade.items]
     deciding = [grade for grade in grades if grade.grade == status] if strict and status == "does not hold" else grades
     text = alone(deciding[0], noise) if len(deciding) == 1 else grouped(deciding, noise)
     rest = f"; {there} of {total} comparisons have numbers" if there < total else ""
     return text[0].upper() + text[1:] + rest + "."
+
+
+def too_little(grades, there, total, noise):
+    """Say what has too few numbers: the whole claim, or, if most of it has some, the parts that lack them."""
+    if 2 * there < total:
+        return f"Only {there} of {total} comparisons have numbers: {tally(grades, noise)}."
+    thin = listed([f"{grade.part} ({len(grade.items)} of {grade.total})" for grade in grades if grade.is_thin])
+    return f"Fewer than half of the comparisons have numbers for {thin}. So far: {tally(grades, noise)}."
 
 
 def tally(grades, noise):
@@ -79,13 +93,13 @@ def bracketed(grade, noise):
 
 
 def culprits(items):
-    """Name the only one of several comparisons that is against a claim: 'SVI with Single on CIFAR-10 ResNet-18'."""
+    """Name the only one of several comparisons against a claim: 'SVI compared with Single on CIFAR-10 ResNet-18'."""
     losing = [item for item in items if item.outcome == -1]
     if len(losing) != 1 or len(items) == 1:
         return ""
     rows, places = (unique(f(key) for key in losing[0].keys) for f in (lambda key: key[2], lambda key: key[:2]))
     shown = f", {span(losing)}" if span(losing) else ""
-    return f"{' with '.join(rows)} on {places_text(places)}{shown}" if len(rows) <= 2 else ""
+    return f"{' compared with '.join(rows)} on {places_text(places)}{shown}" if len(rows) <= 2 else ""
 
 
 def listed(texts):

@@ -63,7 +63,6 @@ def wherever_measured(predicate, numbers):
     if not there:
         return decide(items, predicate.rule, numbers)
     found = decide(predicate.check(numbers, there), predicate.rule, numbers, where=places_text(there))
-    so_far = f" (so far {found.so_far})" if found.so_far else ""
-    nothing = f"Nothing is measured on {places_text(predicate.scope)}"
-    why = f"{nothing}. On {found.where}, it is {found.status}{so_far}: {found.why}"
+    said = f"too little is measured (so far {found.so_far})" if found.so_far else f"it is {found.status}"
+    why = f"Nothing is measured on {places_text(predicate.scope)}. On {found.where}, {said}. {found.why}"
     return Verdict(NOT_TESTED, why, missing=f"everything on {places_text(predicate.scope)}", elsewhere=found)

@@ -120,7 +120,7 @@ def our_frames(results):
     found = [record for run in our_runs(results).itertuples() for record in our_records(run)]
     if not found:
         return {}
-    frame = comparable_times(most_passes(pd.DataFrame(found), ["protocol", *CELL, "seed"]))
+    frame = comparable_times(most_passes(of_one_source(pd.DataFrame(found)), ["protocol", *CELL, "seed"]))
     groups = sorted(frame.groupby("protocol"), key=lambda group: by_protocol(group[0]))
     return {protocol: with_errors(group) for protocol, group in groups}
 
@@ -153,6 +153,13 @@ def with_errors(frame):
     return found[CELL].assign(value=found.ours_value, half=0.0, n=found.n, se=se, sampling=samplings, origin=origins)
 
 
+def of_one_source(frame):
+    """Keep scores on corrupted images from the source that most runs of a protocol used on a dataset: generated,
+    official and unverified images differ, so their scores do not compare."""
+    usual = frame.groupby(["protocol", "dataset"]).source.transform(most_common)
+    return frame[frame.source.isna() | (frame.source == usual)]
+
+
 def comparable_times(frame):
     """Keep times from the machine that most of the protocol's runs used, and in a cell from one version of the code.
 
@@ -165,7 +172,8 @@ def comparable_times(frame):
 
 
 def most_common(names):
-    return names.mode()[0]
+    """Return the most common name, None if there is none."""
+    return next(iter(names.mode()), None)
 
 
 def our_records(run):
@@ -176,7 +184,9 @@ def our_records(run):
     sampled = {} if run.corrupted else sampling.of_run(run.result)
     diverse = over_pairs(vars(run.result.diversity)) if run.result.diversity else {}
     for record in metrics_of(where, scores | diverse | corrupted(run.result), run.images):
-        yield record | {"sampling": sampled.get(record["metric"]), "noise": noise_of(record, run.result)}
+        source = run.result.corruptions.source if "@" in record["metric"] else None
+        errors = {"sampling": sampled.get(record["metric"]), "noise": noise_of(record, run.result)}
+        yield record | errors | {"source": source}
 
 
 def clean(run):

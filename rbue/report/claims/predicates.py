@@ -14,7 +14,6 @@ from rbue.report.claims.checks import (
     better,
     concordance,
     each,
-    is_significant,
     jointly,
     on,
     on_par,
@@ -71,8 +70,8 @@ class Predicate:
 
 PAIR = each([Q8], [P2], "ece")
 PAR = jointly(PROPOSED, [DE], *QUALITY, judge=on_par, part="best {} on par with Deep Ensemble", words=CONDITION)
-FASTER = ratio([DE], PROPOSED, "time", at_least(MUCH_FASTER), "Deep Ensemble's {} / the proposed ≥ 2")
-SMALLER = ratio([DE], PROPOSED, "parameters", at_least(FOUR_TIMES), "Deep Ensemble's {} / the proposed ≥ 3.6")
+FASTER = ratio([DE], PROPOSED, "time", at_least(MUCH_FASTER), "Deep Ensemble training at least 2 times as long")
+SMALLER = ratio([DE], PROPOSED, "parameters", at_least(FOUR_TIMES), "Deep Ensemble having at least 3.6 times the {}")
 
 
 def claim(scope, rule, *checks, **more):
@@ -91,7 +90,11 @@ def ordered(first, second, rest, metrics, judge=better):
 
 
 def slower(rows, who):
-    return ratio(rows, DROPOUT, "time", at_most(SLIGHTLY), f"{who}'s {{}} / MC-Dropout's ≤ 1.1")
+    return ratio(rows, DROPOUT, "time", at_most(SLIGHTLY), f"{who} training at most 1.1 times as long as MC-Dropout")
+
+
+def competitive(metric):
+    return ratio([Q8, Q95, RRELU], [DE], metric, at_least(COMPETITIVE), "{} at least 0.8 times Deep Ensemble's")
 
 
 def on_cifar(check):
@@ -136,7 +139,7 @@ ACCURACY_AND_COST = {
     "A7": claim(EVERYWHERE, each_part, special.parameters),
     "A8": claim(EVERYWHERE, degree, slower([RRELU], "MC-RReLU"), slower(DROPRELU, "MC-DropReLU")),
     "A9": claim(EVERYWHERE, every, FASTER),
-    "A11": claim(EVERYWHERE, every, ratio(PROPOSED, [SINGLE], "time", within(SAME_TIME), "{} / Single's within 5 %")),
+    "A11": claim(EVERYWHERE, every, ratio(PROPOSED, [SINGLE], "time", within(SAME_TIME), "{} within 5 % of Single's")),
     "A12": claim(
         EVERYWHERE,
         every,
@@ -152,7 +155,12 @@ ACCURACY_AND_COST = {
     ),
     "A14": claim(EVERYWHERE, every, each(PROPOSED, [SINGLE], "ece")),
     "A15": claim(
-        EVERYWHERE, degree, PAR, FASTER, SMALLER, ratio(PROPOSED, [DE], "passes", at_most(1), "{} ≤ Deep Ensemble's")
+        EVERYWHERE,
+        degree,
+        PAR,
+        FASTER,
+        SMALLER,
+        ratio(PROPOSED, [DE], "passes", at_most(1), "at most as many {} as Deep Ensemble"),
     ),
     "A16": claim(EVERYWHERE, every, at(C10, each([DE], DROPOUT, *DIVERSE)), each([DE], DROPOUT, *QUALITY)),
     "X8": claim(CIFAR, every, special.same_cost, transfers=False),
@@ -168,7 +176,7 @@ SHIFT_AND_TINY = {
     "B2": claim(
         TINY[1:],
         degree,
-        *(jointly([row], DROPOUT, *QUALITY, judge=is_significant, words=CONDITION) for row in PROPOSED),
+        *(jointly([row], DROPOUT, *QUALITY, judge=significantly_better, words=CONDITION) for row in PROPOSED),
         transfers=False,
     ),
     "B3": claim(
@@ -181,8 +189,8 @@ SHIFT_AND_TINY = {
     "B4": claim(
         TINY,
         every,
-        ratio([DE], PROPOSED, "time", at_least(FOUR_TIMES), "Deep Ensemble's {} / the proposed ≥ 3.6"),
-        ratio(PROPOSED, [SINGLE], "time", at_most(SLIGHTLY), "{} / Single's ≤ 1.1"),
+        ratio([DE], PROPOSED, "time", at_least(FOUR_TIMES), "Deep Ensemble training at least 3.6 times as long"),
+        ratio(PROPOSED, [SINGLE], "time", at_most(SLIGHTLY), "{} at most 1.1 times Single's"),
         SMALLER,
     ),
     "B5": claim(TINY, every, PAIR, transfers=False),
@@ -202,11 +210,7 @@ DIVERSITY_AND_POSITION = {
         each([Q8, Q95], DROPOUT, *DIVERSE, part="MC-DropReLU's {}"),
         each([RRELU], DROPOUT, *DIVERSE, part="MC-RReLU's {}"),
     ),
-    "D4": claim(
-        [C10],
-        degree,
-        *(ratio([Q8, Q95, RRELU], [DE], m, at_least(COMPETITIVE), "{} / Deep Ensemble's ≥ 0.8") for m in DIVERSE),
-    ),
+    "D4": claim([C10], degree, *map(competitive, DIVERSE)),
     "D5": claim([C10], every, special.spearman, aside(concordance(VARIED, "mean_jsd", "ece"))),
     "D6": claim([C10], every, special.pairs_are_exchangeable, ours=False),
     "P1": claim([TINY_DENSE], each_part, each([ALL_LAYERS], [LAST, FIRST], "ece", "mean_jsd", part="all layers' {}")),

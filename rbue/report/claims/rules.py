@@ -20,7 +20,7 @@ HOLDS, PARTLY, FAILS, UNDECIDED = "holds", "partly", "does not hold", "undecided
 NOT_TESTED = "not tested"
 OURS = {HOLDS: "reproduced", PARTLY: PARTLY, FAILS: "not reproduced", UNDECIDED: "unclear", NOT_TESTED: NOT_TESTED}
 PAPERS = {word: word for word in (HOLDS, PARTLY, FAILS, UNDECIDED)} | {NOT_TESTED: UNDECIDED}
-SOME, MOST, ENOUGH = 1 / 4, 3 / 4, 1 / 2  # shares are fractions, so that 3/4 is 3/4
+SOME, MOST = 1 / 4, 3 / 4  # shares are fractions, so that 3/4 is 3/4
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Verdict:
     """The verdict on a claim, and what it is based on."""
 
     status: str
-    why: str  # one sentence with the numbers that decide
+    why: str  # the numbers that decide, in one or two sentences
     evidence: str = ""
     by: str = "numbers"  # or algebra, or reading if no number can decide
     so_far: str = ""  # for a claim that is not tested: the verdict on the cells that exist
@@ -45,6 +45,10 @@ class Verdict:
 def shares(items):
     """Return the share of comparisons for the claim and the share against it. Ties are neither."""
     return tuple(Fraction(sum(item.outcome == sign for item in items), len(items)) for sign in (1, -1))
+
+
+def mean_of(pairs):
+    return (sum(each) / len(pairs) for each in zip(*pairs, strict=True))
 
 
 def graded(won, lost):
@@ -69,16 +73,16 @@ def by_cell(items):
     """Grade a general 'better' over cells (a dataset with a network): comparisons in one cell share its rows, so they
     are not independent.
 
-    Measured comparisons were tested one by one, so the share of cells with more wins than losses counts. Printed ones
-    have no error. There, a test flips the sign of whole cells, in all combinations, and asks how often the sum is as
-    far from zero: HOLDS or FAILS if that is rare.
+    Measured comparisons were tested one by one, so their shares count, averaged over the cells. Printed ones have no
+    error. There, a test flips the sign of whole cells, in all combinations, and asks how often the sum is as far from
+    zero: HOLDS or FAILS if that is rare.
     """
     cells = {}
     for item in items:
-        cells[item.cell] = cells.get(item.cell, 0) + item.outcome
-    excess = list(cells.values())
+        cells.setdefault(item.cell, []).append(item)
     if all(item.p is not None for item in items):
-        return graded(*(Fraction(sum(sign * each > 0 for each in excess), len(excess)) for sign in (1, -1)))
+        return graded(*mean_of([shares(each) for each in cells.values()]))
+    excess = [sum(item.outcome for item in each) for each in cells.values()]
     return UNDECIDED if sign_flip_p(excess) > LEVEL else HOLDS if sum(excess) > 0 else FAILS
 
 
@@ -90,10 +94,6 @@ def sign_flip_p(values):
 
 
 # --- the verdict from the grades --------------------------------------------------------------------------------------
-
-
-def mean_of(pairs):
-    return (sum(each) / len(pairs) for each in zip(*pairs, strict=True))
 
 
 def agreed(grade, parts):
@@ -147,9 +147,12 @@ def measured_of(items):
 
 
 def filled(parts, outcome):
-    """Return the parts with every missing comparison decided one way."""
+    """Return the parts with every missing comparison decided one way, beyond chance.
+
+    Its p-value is 0: among measured comparisons it counts as measured, among printed ones as printed (see `by_cell`).
+    """
     return {
-        part: [replace(item, outcome=outcome) if item.outcome is None else item for item in items]
+        part: [replace(item, outcome=outcome, p=0.0) if item.outcome is None else item for item in items]
         for part, items in parts.items()
     }
 
@@ -161,9 +164,9 @@ def corrected(items):
     return [item if stands.get(k, True) else item.by_chance for k, item in enumerate(items)]
 
 
-def is_enough(parts):
+def is_enough(grades):
     """Whether at least half of the comparisons of every part are measured."""
-    return all(len(measured_of(items)) >= ENOUGH * len(items) for items in parts.values())
+    return not any(grade.is_thin for grade in grades)
 
 
 def cannot_hold(parts, rule):
@@ -176,15 +179,15 @@ def decide(items, rule, numbers, where="", words=OURS):
     """Return the verdict on one claim."""
     items = corrected(list(items))
     parts = by_part(items)
-    there = {part: found for part, each in parts.items() if (found := measured_of(each))}
-    so_far = rule(there) if there else NOT_TESTED
-    status = so_far if is_enough(parts) or cannot_hold(parts, rule) else NOT_TESTED
-    grades = [Graded(part, rule.grade(found), found, len(parts[part])) for part, found in there.items()]
+    there = {part: measured_of(each) for part, each in parts.items()}
+    so_far = rule(there) if any(there.values()) else NOT_TESTED
+    grades = [Graded(p, rule.grade(found) if found else NOT_TESTED, found, len(parts[p])) for p, found in there.items()]
+    status = so_far if is_enough(grades) or cannot_hold(parts, rule) else NOT_TESTED
     return Verdict(
         words[status],
-        reason(grades, status, sum(map(len, parts.values())), strict=rule is every, papers=words is PAPERS),
+        reason(grades, status, strict=rule is every, papers=words is PAPERS),
         describe(items),
-        so_far=words[so_far] if there and status == NOT_TESTED else "",
+        so_far=words[so_far] if so_far != status else "",
         missing=missing_text(items, numbers),
         seeds=seeds_text(items, numbers),
         judged=judged_text(items),

@@ -71,7 +71,7 @@ def spread_of_slopes(numbers, places):
     )
     for place, row in product(blocks, DROPOUT):
         keys = [(*place, row + BLOCK, "mean_jsd"), (*place, row, "mean_jsd")]
-        part = "one coefficient giving one Mean-JSD, dropout in every block or before the classifier"
+        part = "the same coefficient giving the same Mean-JSD, with dropout in every block and before the classifier"
         yield ask(numbers, part, keys, agree, form=form("mean_jsd"), words=CONDITION)
 
 
@@ -135,9 +135,8 @@ def extra_time_grows(numbers, places):
     larger = [((d, a), (d, b)) for d in ends for a, b in steps(ARCHS)] + [((ends[0], a), (ends[1], a)) for a in ARCHS]
     for pair in larger:
         keys = [(*place, row, "time") for place in pair for row in (Q95, SINGLE)]
-        yield ask(
-            numbers, f"a growing time of {Q95} over Single's", keys, grows, clocks=[keys[:2], keys[2:]], words=CONDITION
-        )
+        part = f"a growing ratio of {Q95}'s training time to Single's"
+        yield ask(numbers, part, keys, grows, clocks=[keys[:2], keys[2:]], words=CONDITION)
 
 
 def grows(own, single, next_own, next_single):
@@ -146,8 +145,9 @@ def grows(own, single, next_own, next_single):
 
 def parameters(numbers, places):
     """A7: the proposed rows and MC-Dropout have as many parameters as Single, and Deep Ensemble four times as many."""
-    same = ratio([*PROPOSED, *DROPOUT], [SINGLE], "parameters", exactly(1), "{} as Single")
-    four = ratio([DE], [row for row in LABELS if row != DE], "parameters", exactly(4), "Deep Ensemble {} 4×")
+    same = ratio([*PROPOSED, *DROPOUT], [SINGLE], "parameters", exactly(1), "as many {} as Single")
+    others = [row for row in LABELS if row != DE]
+    four = ratio([DE], others, "parameters", exactly(4), "Deep Ensemble having 4 times the {}")
     return together(same, four)(numbers, places)
 
 
@@ -164,7 +164,8 @@ def ece_spread(numbers, places):
         return outcome_of(gap, shown=gap.mean)
 
     keys = [(d, a, row, "ece") for d in ("cifar10", "tinyimagenet") for a in ARCHS for row in LABELS]
-    yield ask(numbers, "mean ECE spread, TinyImageNet - CIFAR-10", keys, judge, form="{:+.3f}", words=CONDITION)
+    part = "a larger mean ECE spread on TinyImageNet than on CIFAR-10"
+    yield ask(numbers, part, keys, judge, form="{:+.3f}", words=CONDITION)
 
 
 def vgg_generalises_poorly(numbers, places):
@@ -243,7 +244,8 @@ def same_cost(numbers, places):
     """X8: CIFAR-10 and CIFAR-100 have equally many images, so the same row takes the same time."""
     for arch, row in product(ARCHS, LABELS):
         keys = [(dataset, arch, row, "time") for dataset in ("cifar10", "cifar100")]
-        yield ask(numbers, "CIFAR-10 / CIFAR-100 time within 5 %", keys, within(SAME_TIME), form=RATIO, words=CONDITION)
+        part = "training time on CIFAR-10 within 5 % of that on CIFAR-100"
+        yield ask(numbers, part, keys, within(SAME_TIME), form=RATIO, words=CONDITION)
 
 
 def spans(numbers, places):
@@ -290,4 +292,4 @@ def advantage_grows(numbers, places):
 
     for place, own, other in product(places, SHIFTED, [P5, SVI]):
         keys = [(*place, row, f"ece@{severity}") for row in (own, other) for severity in SEVERITIES]
-        yield ask(numbers, "ECE advantage a severity", keys, judge, form="{:+.4f}")
+        yield ask(numbers, "growth of the ECE advantage per severity", keys, judge, form="{:+.4f}")

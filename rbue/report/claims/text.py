@@ -15,6 +15,7 @@ our runs. Built by `make claims`: do not edit.
   the claim, against it, or inside the noise.
 - **On the paper's numbers**, a difference counts if it exceeds the rounding of both sides. If a claim says that two
   numbers are the same, or significantly different, it must also exceed 1.96 standard errors of 10,000 test images.
+  A smaller difference is neither for nor against a claim that one row is better, significantly or not.
 - **On our numbers**, a difference counts if it exceeds 1.96 standard errors: of test images, and of seeds from two
   seeds on. n is the number of seeds. If both sides have stored their predictions, they are compared image by image
   ("paired"). With one seed per side, a verdict is about these trained networks, not about the method.
@@ -22,16 +23,21 @@ our runs. Built by `make claims`: do not edit.
 - **Verdict.** A claim that says "all" or "always" fails by one counterexample. Otherwise it holds if more than three
   quarters of its comparisons are for it, partly if at least a quarter is, and fails if fewer are for it and at least a
   quarter is against it. Anything else is inside the noise. All parts of a claim (accuracy, ECE) weigh the same.
-  A claim that a method is better in general is counted by network and dataset, whose comparisons share rows.
+- **A claim that a method is better in general** is counted by cell (a dataset with a network), since the comparisons in
+  a cell share rows. On our numbers, the shares are averaged over the cells. On the paper's numbers, a sign-flip test
+  over the cells decides: the claim holds (or fails) only if its surplus of wins (or losses) is larger than chance gives
+  in 5 % of all cases, and is undecided otherwise.
 - **Words on the paper's numbers** ("The paper" below): holds, partly, does not hold, undecided (no number is printed,
   or rounding or chance explains the difference). *By reading*: no number decides it. *By algebra*: a proof or a
   simulation does.
 - **Words on ours** ("Ours" below): reproduced, partly, not reproduced, unclear (measured, but inside the noise), not
   tested (less than half of a part is measured, and no counterexample decides). "So far" is what the measured
-  comparisons say.
+  comparisons say, "elsewhere" what they say on other datasets or networks than the claim's. A dash: our runs cannot
+  decide it.
 - **Protocols**: `paper` trains as the paper states, `matched` with the weight decay that its accuracies fit (5e-4
   instead of 1e-4), `fast` for 30 epochs, `demo` on handwritten digits.
-- **Training times** are compared only if one machine and one version of the code measured them.
+- **Training times** are compared only if one machine and one version of the code measured them. **Corrupted images**
+  are compared only if they have the same source (generated or official).
 - Where the paper does not say how it set a method (where dropout stands, how SVI is trained), a verdict on that row
   holds for our setting alone.
 - **In the numbers**, win / tie / loss and yes / unclear / no count comparisons; in brackets stand the smallest and the
@@ -66,9 +72,14 @@ def card(entry):
 
 
 def shown(verdict):
-    by = {"reading": " (by reading)", "algebra": " (by algebra)"}.get(verdict.by, "")
-    so_far = f" (so far {verdict.so_far})" if verdict.so_far else ""
-    return {"verdict": verdict.status, "how": by + so_far, "why": verdict.why, "numbers": "; ".join(numbers(verdict))}
+    found = {"verdict": verdict.status, "how": how(verdict), "why": verdict.why}
+    return found | {"numbers": "; ".join(numbers(verdict))}
+
+
+def how(verdict):
+    """Return ' (by reading)', ' (by algebra)' or ' (so far partly)'; empty if there is nothing to add."""
+    by = f" (by {verdict.by})" if verdict.by != "numbers" else ""
+    return by + (f" (so far {verdict.so_far})" if verdict.so_far else "")
 
 
 def numbers(verdict):
@@ -82,17 +93,11 @@ def numbers(verdict):
 
 
 def short(verdict):
-    return f"{verdict.status} (elsewhere {verdict.elsewhere.status})" if verdict.elsewhere else verdict.status
-
-
-def verdict_text(verdict):
-    """Return one verdict in a paragraph: in bold its word, then why, then the numbers."""
-    if verdict is None:
-        return "–"
-    found = shown(verdict)
-    return f"**{found['verdict']}**{found['how']}: {found['why']}" + (
-        f" {found['numbers']}" if found["numbers"] else ""
-    )
+    """Return a verdict in a few words: 'not tested (so far partly)', 'not tested (elsewhere reproduced)'."""
+    if verdict.elsewhere is None:
+        return verdict.status + how(verdict)
+    so_far = verdict.elsewhere.so_far
+    return f"{verdict.status} (elsewhere {f'so far {so_far}' if so_far else verdict.elsewhere.status})"
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------
@@ -134,6 +139,21 @@ def table(header, rows):
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
+def index(ledger):
+    """Return one line per claim: its link, its words, the paper's verdict, and ours under the first protocol."""
+    first = next(iter(protocols(ledger)), None)
+    rows = (
+        [f"[{entry.id}](#{entry.id.lower()})", entry.claim["claim"], short(entry.paper), ours_in_short(entry, first)]
+        for entry in ledger
+    )
+    named = f"Ours, `{first}`" if first else "Ours"
+    return table(["Id", "Claim", "Paper", named], rows)
+
+
+def ours_in_short(entry, protocol):
+    return short(entry.ours[protocol]) if protocol in entry.ours else "–"
+
+
 def section(card):
     """Return one claim: its words, its verdicts with their reasons, and the numbers folded."""
     verdicts = {f"- The paper: {judged(card['paper'])}": []}
@@ -172,7 +192,14 @@ def folded(card):
 
 def markdown(ledger):
     parts = ["# Does it hold? The paper's claims", table(["Verdicts on", "Count"], counts(ledger))]
-    parts += [*short_training(ledger), "## How a verdict is made", INTRO, "## The claims"]
+    parts += [
+        *short_training(ledger),
+        "## All claims in short",
+        index(ledger),
+        "## How a verdict is made",
+        INTRO,
+        "## The claims",
+    ]
     return "\n\n".join([*parts, *map(section, cards(ledger))]) + "\n"
 
 
