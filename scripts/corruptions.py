@@ -28,6 +28,7 @@ from rbue.data.corruptions.weather import NoTextures, texture_digest
 from rbue.data.files import open_npy
 from rbue.errors import UserError, one_of
 from rbue.runs import devices, locks, results
+from rbue.runs.compose import size_of
 
 HEAD = 100  # the first images of a set have a sha256 of their own, so that a quick check needs only these
 
@@ -175,22 +176,30 @@ def refuse_other(path, entry, known):
     """Refuse new images that differ from those of a manifest. An older manifest does not name the textures of frost."""
     for listed in known:
         if any(entry.get(key) != value for key, value in listed.items()):
-            said = f"the new images have sha256 {entry['sha256']}, and a manifest says {listed.get('sha256')}"
-            raise UserError(f"{path} is left as it is, since {said}: other images")
+            told = f"new sha256 {entry['sha256']}, in the manifest {listed.get('sha256')}"
+            raise UserError(f"{path} is left as it is, since the images differ from those of the manifest: {told}")
 
 
 def save_entry(name, entry, manifests):
     for path, manifest in manifests.items():
         if manifest["files"].get(name) != entry:
-            manifest["files"][name] = entry
-            results.write(path, manifest)
+            with locks.held(path.with_name(f".{path.name}.lock")):  # processes with other folders may share a manifest
+                manifest["files"] |= reread_files(path)
+                refuse_other(path, entry, entries_of(name, {path: manifest}))
+                manifest["files"][name] = entry
+                results.write(path, manifest)
+
+
+def reread_files(path):
+    """Return the entries that a manifest has by now: another process may have added some."""
+    return parse_manifest(path).get("files", {}) if path.exists() else {}
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dataset", help="cifar10, cifar100, tinyimagenet, digits, or a folder of your own images")
     parser.add_argument("--data-dir", default="data", help="the folder that holds one folder per dataset")
-    parser.add_argument("--size", type=int, help="pixels per side that your own images are resized to")
+    parser.add_argument("--size", type=int, help="pixels per side of your own images (default: size in the YAML)")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     parser.add_argument("--types", nargs="+", metavar="TYPE", help="all if not given")
     parser.add_argument("--manifest", type=Path, help="a manifest to compare with, besides OUT/manifest.json")
@@ -202,6 +211,7 @@ def arguments():
     for name in args.types:
         one_of(CORRUPTIONS, types=name)
     args.manifest = args.manifest or args.out / "manifest.json"
+    args.size = size_of(args.dataset) if args.size is None else args.size
     return args
 
 

@@ -6,7 +6,8 @@ python scripts/figures.py --results theirs --out theirs/figures   # somebody els
 
 It writes <out>/headline: our accuracy and ECE against the printed ones, and ECE against test time; not for a selection.
 It writes to <out>/<protocol>/<dataset>/<arch>: each figure as .pdf and .svg, and its numbers as .csv:
-  corruptions-<source>      accuracy and ECE by severity, boxes over the corruption types; source: generated or official
+  corruptions-<source>      accuracy and ECE by severity, boxes over the corruption types; source: generated, official,
+                            or unverified (the official layout, but another md5)
   corruptions-<source>-ece  median ECE by severity; -averages.md has mean errors and mCE
   diversity-jsd, -dis       4 x 4 matrices over pairs of samples; diversity.md compares mean and max with the paper's
   behaviours                accuracy against ECE, the paper's points and ours

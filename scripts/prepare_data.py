@@ -1,7 +1,7 @@
 """Find, download and verify a dataset before the first run needs it.
 
 python scripts/prepare_data.py cifar10 --data-dir data
-python scripts/prepare_data.py mine --size 32       # your own images in data/mine (docs/datasets.md)
+python scripts/prepare_data.py mine --config-dir my_conf    # your own images in data/mine (docs/datasets.md)
 """
 
 import argparse
@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs without an 
 
 from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.data import load
+from rbue.runs.compose import size_of
 
 
 def describe(dataset, data):
@@ -25,10 +26,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dataset", help="cifar10, cifar100, tinyimagenet, digits, or a folder of your own images")
     parser.add_argument("--data-dir", default="data", help="the folder that holds one folder per dataset")
-    parser.add_argument("--size", type=int, help="pixels per side that your own images are resized to")
+    parser.add_argument("--size", type=int, help="pixels per side of your own images (default: size in the YAML)")
     with one_sentence_errors():
         args = parse_with_plugins(parser, None)
-        print(describe(args.dataset, load(args.dataset, args.data_dir, args.size)))
+        size = size_of(args.dataset) if args.size is None else args.size
+        print(describe(args.dataset, load(args.dataset, args.data_dir, size)))
 
 
 if __name__ == "__main__":

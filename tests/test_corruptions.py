@@ -20,7 +20,7 @@ from rbue.data import load
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, Draws, corrupt, jpeg, noise, spatter, weather
 from rbue.data.corruptions.severities import CIFAR, CONSTANTS, TINY
 from rbue.errors import UserError
-from rbue.runs import locks
+from rbue.runs import locks, results
 
 ROOT = Path(__file__).resolve().parents[1]
 NOISE = {"gaussian_noise": "gaussian", "shot_noise": "shot", "impulse_noise": "impulse", "speckle_noise": "speckle"}
@@ -291,7 +291,7 @@ def test_the_script_says_when_its_images_are_not_those_of_the_manifest(command, 
     content = json.loads(manifest.read_text())
     content["files"]["contrast"]["sha256"] = "0" * 64
     manifest.write_text(json.dumps(content))
-    with pytest.raises(SystemExit, match="other images"):
+    with pytest.raises(SystemExit, match="the images differ from those of the manifest"):
         command("digits", "--out", out, "--types", "contrast", "--device", "cpu", "--manifest", manifest)
     with pytest.raises(SystemExit, match="another dataset, seed"):
         command("digits", "--out", out, "--seed", 1, "--device", "cpu", "--manifest", manifest)
@@ -337,6 +337,23 @@ def test_two_scripts_do_not_write_into_one_folder(command, tmp_path):
     with pytest.raises(SystemExit, match=r"digits_c is being written by process \d+ .*: wait until it ends"):
         command("digits", "--out", tmp_path / "digits_c", "--types", "contrast", "--device", "cpu")
     lock.release()
+
+
+def test_scripts_with_one_manifest_keep_each_others_entries(command, tmp_path, monkeypatch):
+    """The second script starts and ends while the first one generates its images."""
+    shared, more = tmp_path / "shared.json", ["--manifest", tmp_path / "shared.json", "--device", "cpu"]
+    write, begun = results.replacing, []
+
+    def interrupted(path):
+        if path.name == "contrast.npy" and not begun:
+            begun.append(path)
+            command("digits", "--out", tmp_path / "b", "--types", "saturate", *more)
+        return write(path)
+
+    monkeypatch.setattr(results, "replacing", interrupted)
+    command("digits", "--out", tmp_path / "a", "--types", "contrast", *more)
+    assert begun and set(json.loads(shared.read_text())["files"]) == {"contrast", "saturate"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "shared.json"]
 
 
 def test_a_garbled_manifest_ends_the_script_with_a_sentence(command, tmp_path):

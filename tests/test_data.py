@@ -414,8 +414,8 @@ def halve(path):
         ("val/val_annotations.txt", Path.unlink, "val_annotations.txt is missing"),
         ("val/val_annotations.txt", halve, "val does not hold 2 images of every class (n02: 1)"),
         ("wnids.txt", lambda p: p.write_text("n01"), "train holds 1 of 2 classes"),
-        ("wnids.txt", lambda p: p.write_bytes(b"n01\xff"), "wnids.txt is no text"),
-        ("val/val_annotations.txt", lambda p: p.write_bytes(b"\xff\xfe"), "val_annotations.txt is no text"),
+        ("wnids.txt", lambda p: p.write_bytes(b"n01\xff"), "wnids.txt is not text"),
+        ("val/val_annotations.txt", lambda p: p.write_bytes(b"\xff\xfe"), "val_annotations.txt is not text"),
     ],
 )
 def test_a_damaged_tinyimagenet_is_named_and_leaves_no_cache(tiny, file, damage, says):

@@ -186,6 +186,17 @@ def test_a_size_is_for_own_images_and_a_missing_folder_says_both_forms(tmp_path)
         load("digits", tmp_path, 16)
 
 
+def test_the_data_script_reads_the_size_of_the_yaml_unless_it_is_given(mine, tmp_path, monkeypatch, capsys):
+    data_dir, path = mine("images", shape=(20, 24)), tmp_path / "conf" / "dataset" / "mine.yaml"
+    path.write_text(MINE + "size: 16\n")
+    words = ["prepare_data.py", "mine", "--data-dir", str(data_dir), "--config-dir", str(tmp_path / "conf")]
+    monkeypatch.setenv("RBUE_CONFIG_DIR", "")  # the script sets it
+    for more, size in (([], 16), (["--size", "8"], 8)):
+        monkeypatch.setattr(sys, "argv", words + more)
+        runpy.run_path(str(ROOT / "scripts" / "prepare_data.py"), run_name="__main__")
+        assert f"24 training and 12 test images, {size} × {size}, 3 classes" in capsys.readouterr().out
+
+
 def test_the_size_is_in_the_name_of_a_run_and_its_absence_is_not(own_run, mine):
     plain, resized = own_run(), own_run("size=24")
     assert "size" not in plain.identity and resized.identity["size"] == 24

@@ -13,7 +13,7 @@ from commands import call
 from made_up import DIGITS, read, read_records, result, whole_suite, write
 from matplotlib.figure import Figure
 
-from rbue.report import cells, verdict
+from rbue.report import cells, claims, verdict
 from rbue.report import page as pages
 from rbue.report.columns import METHOD, decimals, duration, memory, number, seeded, words
 from rbue.report.figures import draw, draw_general, grids, left_out, networks
@@ -21,6 +21,7 @@ from rbue.report.page import pictures
 from rbue.report.page.markup import inline, table, without_tex
 from rbue.report.rows import LABELS
 from rbue.report.text import announced
+from rbue.runs.places import COMMAND
 from rbue.runs.results import collect
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -181,6 +182,34 @@ def test_without_results_the_page_still_shows_the_paper(tmp_path):
     text = build([], tmp_path, tmp_path)
     outline(text)
     assert "Nothing is measured yet" in text and "0 of 90" in text and "95.32" in text
+    assert f"<code>{COMMAND}</code> makes results" in text
+
+
+def test_the_cards_count_only_claims_that_numbers_or_algebra_decide(tmp_path):
+    text, decided = build([], tmp_path, tmp_path), [e.paper for e in claims.build([], PAPER) if e.paper.by != "reading"]
+    held, refuted = (sum(p.status == status for p in decided) for status in ("holds", "does not hold"))
+    assert len(decided) < 58 and f"<strong>{held} of {len(decided)}</strong>" in text
+    assert f"<strong>{refuted}</strong> <span>claims that the paper&#39;s own numbers or algebra refute" in text
+
+
+def test_a_table_with_nothing_of_ours_is_folded():
+    columns = [METHOD, number("paper", "ECE", "paper", decimals(2), side="paper")]
+    columns.append(number("ours", "ECE", "ours", decimals(2), side="ours"))
+    empty, full = {"row": "a", "paper": 0.1, "ours": None}, {"row": "b", "paper": 0.1, "ours": 0.2}
+    assert table(columns, [empty], "A", "a")["folded"] and not table(columns, [empty, full], "A", "a")["folded"]
+    assert not table(columns[:2], [empty], "A", "a")["folded"]
+    assert "not measured yet</summary>" in rendered(columns, [empty]) and "</details>" in rendered(columns, [empty])
+
+
+def test_figures_of_every_source_of_corrupted_images_have_words(tmp_path):
+    stems = [f"corruptions-{source}{ece}" for source in ("generated", "official", "unverified") for ece in ("", "-ece")]
+    path = tmp_path / "figures/fast/cifar10/resnet18"
+    path.mkdir(parents=True)
+    for stem in stems:
+        (path / f"{stem}.svg").write_text('<svg viewBox="0 0 9 9"></svg>')
+    text = build([result("Single")], tmp_path / "figures", tmp_path)
+    assert all(f'id="figure-fast-cifar10-resnet18-{stem}"' in text for stem in stems)
+    assert text.count("unverified images, which") == 2 and text.count("As Figure 5") == 3 == text.count("As Figure 6")
 
 
 def test_the_same_results_give_the_same_page_without_torch(tmp_path):
@@ -358,6 +387,15 @@ def test_the_page_never_scrolls_sideways(browser, width):
     assert browser.ask("document.documentElement.scrollWidth") <= width
     browser.ask("document.querySelectorAll('details').forEach(d => { d.open = true })")
     assert browser.ask("document.documentElement.scrollWidth") <= width
+
+
+def test_a_phone_shows_the_whole_navigation_and_no_heading_behind_it(browser, page):
+    browser.resize(390)
+    browser.open(page)
+    ends = browser.ask("[...document.querySelectorAll('nav a')].map(a => a.getBoundingClientRect().right)")
+    assert len(ends) == 5 and max(ends) <= 390
+    room = browser.ask("parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop)")
+    assert browser.ask("document.querySelector('.bar').offsetHeight") <= room
 
 
 def test_it_reads_without_a_script(browser, page):

@@ -300,7 +300,7 @@ def read_text(path):
     try:
         return path.read_text(encoding="utf-8")
     except ValueError as error:
-        raise UserError(f"{path} is no text ({error})") from error
+        raise UserError(f"{path} is not text ({error})") from error
 
 
 def list_folders(split, wnids):

@@ -15,7 +15,8 @@ from rbue import plugins
 from rbue.config import Run, gpus
 from rbue.errors import UserError
 from rbue.methods import METHODS
-from rbue.runs.places import COMMAND, CONF
+from rbue.runs.messages import no_setting
+from rbue.runs.places import CONF
 
 
 @dataclass
@@ -93,8 +94,7 @@ def parse(cfg) -> Run:
         raise UserError(f"method={cfg.method} stands in a YAML, but nothing registers it: {way_out}")
     known = {f.name for f in fields(METHODS[cfg.method])}
     for key in set(cfg) - known:
-        hint = f"{COMMAND} --help lists each method's hyperparameters"
-        raise UserError(f"method={cfg.method} has no setting '{key}': {hint}")
+        raise UserError(no_setting(cfg.method, key))
     if OmegaConf.get_type(cfg) is dict:
         path, line = file_of("method", cfg.method), f"defaults: [/hydra/schema/{cfg.method}, _self_]"
         raise UserError(f"{path} has no schema, so its values are not checked: write the line '{line}' into it")
@@ -121,6 +121,15 @@ def composed(dataset, protocol, method):
             return parse(compose("config", [f"dataset={dataset}", f"protocol={protocol}", f"method={method}"]))
     except (HydraException, UserError):
         return None
+
+
+def size_of(dataset):
+    """Return the `size` in a dataset's YAML, or None if it has none or there is no YAML."""
+    register_once()
+    if not file_of("dataset", dataset):
+        return None
+    with own_hydra():
+        return compose("config", [f"dataset={dataset}"]).size
 
 
 @cache

@@ -1,11 +1,16 @@
 """Turning errors of Hydra and OmegaConf into one sentence each."""
 
 import re
+from dataclasses import fields
+from difflib import get_close_matches
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
+from rbue.config import Run
 from rbue.errors import describe
+from rbue.methods import METHODS
 from rbue.runs.places import COMMAND
 
 EXTRAS = {"joblib": "joblib", "ray": "ray", "submitit_slurm": "slurm", "submitit_local": "slurm"}
@@ -21,6 +26,8 @@ def sentence(error, arguments=()):
         return f"'{error.override}' cannot be read as key=value ({why}): {COMMAND} --help shows how to write it"
     if file := re.search(r"In '([^']+)'.*Cannot convert 'DictConfig' to string", text, re.DOTALL):
         return f"{file[1]}.yaml puts its settings into a group: its first line must be '# @package _global_'"
+    if word := re.match(r"(?:Ambiguous value for argument|Sweep parameters) '(.+?)'(?:\n| requires)", text):
+        return sweep_without_m(word[1])
     if isinstance(error, MissingConfigException) and error.options is not None:
         return missing_choice(error)
     if name := re.search(r"Could not load 'hydra/schema/([^']+)'", text):
@@ -30,14 +37,42 @@ def sentence(error, arguments=()):
         return f"'{key[1]}' is no setting of Hydra or of this launcher: {COMMAND} --cfg hydra shows them"
     if key := re.match(r"Could not override '([^']+)'", text):
         method = next((a for a in reversed(arguments) if a.startswith("method=")), "method=single")
-        return f"{method} has no setting '{key[1]}': {COMMAND} --help lists the hyperparameters of each method"
+        return no_setting(method.removeprefix("method="), key[1])
     if override := re.match(r"Error merging override (.*)\n(.*)", text):
         return f"{override[1]}: {override[2]}"
     return re.sub(r"\s*\n\s*", "; ", text.split("\nSee https", 1)[0].strip())
+
+
+def sweep_without_m(word):
+    override = OverridesParser.create().parse_override(word)
+    count = len(list(override.sweep_iterator()))
+    return f"{override.key_or_group} has {count} values: add -m to run {'both' if count == 2 else 'all'}"
+
+
+def no_setting(method, key):
+    """Say that a method has no such setting, and name the nearest one, or the method's own."""
+    known = [f.name for f in fields(METHODS.get(method, Run))]
+    shared = {f.name for f in fields(Run)}
+    own = ", ".join(name for name in known if name not in shared) or "no settings of its own"
+    own = " and ".join(own.rsplit(", ", 1))
+    near = most_similar(key, [*known, "sweep", "launch"])
+    hint = f"did you mean {near}?" if near else f"it has {own}; {COMMAND} --help lists those of each method"
+    return f"method={method} has no setting '{key}': {hint}"
+
+
+def most_similar(name, known):
+    """Return the known name that is most like this one, whether in capitals or not, or None if none is like it."""
+    spelled = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), spelled, n=1, cutoff=0.7)
+    return spelled[near[0]] if near else None
 
 
 def missing_choice(error):
     group, _, name = error.missing_cfg_file.rpartition("/")
     if group.endswith("hydra/launcher") and name in EXTRAS:
         return f"launch={EXTRAS[name]} needs a package that is not installed: pip install -e '.[{EXTRAS[name]}]'"
-    return f"{group}={name} is not known: choose one of {', '.join(error.options)}"
+    near = most_similar(name, error.options)
+    hint = f"; did you mean {near}?" if near else ""
+    if group == "dataset":
+        hint += f"; your own images need dataset/{name}.yaml in the folder of --config-dir (docs/datasets.md)"
+    return f"{group}={name} is not known: choose one of {', '.join(error.options)}{hint}"

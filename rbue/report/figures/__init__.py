@@ -36,7 +36,7 @@ FIGURES = {  # title → f(network, paper_dir, folder), which returns the writte
     "posterior of the weights": posterior.draw,
     "metrics against samples": samples.draw,
     "reliability diagrams": reliability.draw_reliability,
-    "accuracy against rejection": reliability.draw_rejection,
+    "error against rejection": reliability.draw_rejection,
     "tables of twins, temperature and foreign images": beyond.draw,
 }
 GRIDS = (diversity.grids, corruptions.grids, variance.grids, beyond.grids)

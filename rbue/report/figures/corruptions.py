@@ -1,6 +1,6 @@
 """Accuracy and calibration under 19 corruptions and 5 severities: box plots, median ECE, averages (Sections 4.2, 4.3).
 
-Generated and official images differ, so each source has its own files, and no number mixes them.
+Generated, official and unverified images differ, so each source has its own files, and no number mixes them.
 """
 
 from itertools import chain

@@ -1,4 +1,4 @@
-"""Calibration per confidence bin (reliability diagrams), and accuracy after the most uncertain images are rejected.
+"""Calibration per confidence bin (reliability diagrams), and the error after the most uncertain images are rejected.
 
 Neither is in the paper, which gives ECE as one number and entropy as a picture.
 """

@@ -15,6 +15,7 @@ from rbue.report import verdict
 from rbue.report.figures.svg import GREYS
 from rbue.report.page import markup, origins, pictures, tables, verdicts
 from rbue.report.page.suite import Suite
+from rbue.runs.places import COMMAND
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -52,4 +53,5 @@ def build(results, paper_dir, figures_dir, benchmarks_dir):
         coverage=origins.coverage(suite),
         speed=origins.speed(suite),
         runs=origins.runs(suite),
+        command=COMMAND,
     )

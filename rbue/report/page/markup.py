@@ -54,8 +54,14 @@ def table(columns, cells, caption, name, **more):
     """
     named, *rest = columns
     rows = [{"name": named.shown(cell), "cells": [body_cell(column, cell) for column in rest]} for cell in cells]
-    given = {"links": [], "notes": [], "tags": {}, "wide": False} | more
+    given = {"links": [], "notes": [], "tags": {}, "wide": False, "folded": unmeasured(rows)} | more
     return {"id": name, "caption": caption, "head": [header(column) for column in columns], "rows": rows} | given
+
+
+def unmeasured(rows):
+    """Whether the table has cells for our numbers, and all of them are empty."""
+    ours = [cell["text"] for row in rows for cell in row["cells"] if "ours" in cell["kind"].split()]
+    return bool(ours) and set(ours) == {MISSING}
 
 
 def grid(found, name, **more):

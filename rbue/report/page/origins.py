@@ -7,7 +7,6 @@ from dataclasses import replace
 import pandas as pd
 
 from rbue.report import benchmark
-from rbue.report.claims import cards
 from rbue.report.columns import MISSING, decimals, duration, number, words
 from rbue.report.page.markup import slug, table
 from rbue.report.page.pictures import benchmark_picture
@@ -20,11 +19,11 @@ from rbue.runs.compose import canonical
 
 def counts(suite):
     """Return (number, text) of the cards on top."""
-    papers = Counter(card["paper"]["verdict"] for card in cards(suite.ledger))
+    papers = Counter(entry.paper.status for entry in suite.ledger if entry.paper.by != "reading")
     hardware = sorted(set(suite.runs.hardware))
     return [
         (f"{suite.measured} of 90", "cells of the paper's Tables 1–3 measured"),
-        (f"{papers['holds']} of {papers.total()}", "claims that the paper's own numbers support in full"),
+        (f"{papers['holds']} of {papers.total()}", "claims that the paper's own numbers or algebra support in full"),
         (str(papers["does not hold"]), "claims that the paper's own numbers or algebra refute"),
         (str(len(suite.runs)), f"runs on {', '.join(hardware) or 'nothing yet'}"),
     ]

@@ -23,11 +23,14 @@ PIXELS = 1.45  # on the screen, per point of a figure: text of 9 points is read 
 FORMS = {"PDF": "pdf", "SVG": "svg", "CSV": "csv"}
 COLOUR = re.compile(r'(?:fill|stroke)="(#[0-9a-f]{3,6})"')
 BRIGHT = 0.18  # the luminance that has a contrast of 3.5 on the dark page
+SOURCES = {  # of corrupted images → how a caption names them
+    "generated": "images generated here",
+    "official": "official images",
+    "unverified": "unverified images, which have the official layout but another md5",
+}
 PRINTED = {  # file name → {dataset: the paper's figure}, and the network that it shows
-    "corruptions-generated": ({"cifar10": 5, "tinyimagenet": 7}, "densenet121"),
-    "corruptions-official": ({"cifar10": 5, "tinyimagenet": 7}, "densenet121"),
-    "corruptions-generated-ece": ({"cifar10": 6, "tinyimagenet": 8}, "densenet121"),
-    "corruptions-official-ece": ({"cifar10": 6, "tinyimagenet": 8}, "densenet121"),
+    **{f"corruptions-{source}": ({"cifar10": 5, "tinyimagenet": 7}, "densenet121") for source in SOURCES},
+    **{f"corruptions-{source}-ece": ({"cifar10": 6, "tinyimagenet": 8}, "densenet121") for source in SOURCES},
     "diversity-jsd": ({"cifar10": 9}, "resnet18"),
     "diversity-dis": ({"cifar10": 10}, "resnet18"),
     "behaviours": ({"cifar10": 11}, "resnet18"),
@@ -44,9 +47,11 @@ GENERAL = {  # file name, with or without a dataset's prefix → (caption, alter
         "Two small networks; with DropReLU some units are straight lines, with RReLU all bend by different slopes.",
     ),
     "variance": (
-        "**Variance over q** (Section 3.4): the exact formula, the draws and the paper's. The proof adds the variances "
-        "of two terms that share one coin and forgets their covariance.",
-        "The draws lie on the exact curve; dropout's lies above it and the paper's formula far above both.",
+        "**Variance over q** (Section 3.4): the exact formula, the draws, the paper's formula, and dropout on the same "
+        "inputs. The proof adds the variances of two terms that share one coin and forgets their covariance.",
+        "Left, curves over q: the draws lie on the exact curve, dropout's curve lies above it, and the paper's formula "
+        "far above both. Right, bars at q = 0.8: two terms add up to the paper's value, and their covariance takes it "
+        "down to the exact one.",
     ),
     "shot_noise": (
         "**Figure 4: shot noise** at severities 0 to 5 (Section 4.1), on test images.",
@@ -57,30 +62,37 @@ GENERAL = {  # file name, with or without a dataset's prefix → (caption, alter
         "A sheet of one test image under every corruption type, severity growing from left to right.",
     ),
 }
+
+
+def under_corruption(source):
+    """Return the captions and alternative texts of the two figures of one source."""
+    return {
+        f"corruptions-{source}": (
+            "**Under corruption** (Sections 4.2, 4.3): boxes are quartiles over the types, whiskers minimum and "
+            f"maximum; {SOURCES[source]}.",
+            "Accuracy falls and ECE rises with severity; a box for each method and severity.",
+        ),
+        f"corruptions-{source}-ece": (
+            f"**Median ECE** over the types (Sections 4.2, 4.3); {SOURCES[source]}.",
+            "One curve of median ECE by severity for each method.",
+        ),
+    }
+
+
+HEADLINE = (
+    "**Printed against ours**: the difference of accuracy and of ECE from the printed number, one point for each cell, "
+    "with its 95 % interval. Beside it, ECE against test time, in milliseconds per image.",
+    "Points around a line at zero, which is the printed number, for accuracy and for ECE; and curves of ECE over "
+    "test time, one for each method. Hollow points are one pass with the noise switched off, or Single after "
+    "temperature scaling.",
+)
 NETWORK = {
     "framework": (
         "**Figure 3: how uncertainty is read off** (Section 3.3): a real test image, its sample predictions, their "
         "mean and its entropy.",
         "A test image, arrows to bar charts of four stochastic passes, their mean, and a gauge of its entropy.",
     ),
-    "corruptions-generated": (
-        "**Under corruption** (Sections 4.2, 4.3): boxes are quartiles over the types, whiskers minimum and maximum; "
-        "images generated here.",
-        "Accuracy falls and ECE rises with severity; a box for each method and severity.",
-    ),
-    "corruptions-generated-ece": (
-        "**Median ECE** over the types (Sections 4.2, 4.3); images generated here.",
-        "One curve of median ECE by severity for each method.",
-    ),
-    "corruptions-official": (
-        "**Under corruption** (Sections 4.2, 4.3): boxes are quartiles over the types, whiskers minimum and maximum; "
-        "official images.",
-        "Accuracy falls and ECE rises with severity; a box for each method and severity.",
-    ),
-    "corruptions-official-ece": (
-        "**Median ECE** over the types (Sections 4.2, 4.3); official images.",
-        "One curve of median ECE by severity for each method.",
-    ),
+    **{name: words for source in SOURCES for name, words in under_corruption(source).items()},
     "diversity-jsd": (
         "**Divergence** (Section 4.4): Jensen–Shannon, between pairs of four samples or members.",
         "A four by four matrix for each method; darker pairs differ more.",
@@ -90,14 +102,17 @@ NETWORK = {
         "A four by four matrix for each method; darker pairs disagree more.",
     ),
     "behaviours": (
-        "**Space of behaviours** (Section 4.5): the bottom right corner is best.",
-        "Accuracy to the right against ECE upwards, a point for each setting, coloured by q.",
+        "**Space of behaviours** (Section 4.5): the bottom right corner is best. Filled points are ours, with bars of "
+        "1 standard error; hollow points are the paper's, joined to ours by a thin line.",
+        "Accuracy to the right against ECE upwards. Each row has a colour and a marker of its own: filled for our "
+        "point, hollow for the paper's.",
     ),
     "variance": (
-        "**Variance layer by layer** (Section 3.4) in the trained networks, beside that of dropout behind the "
-        "rectifier: DropReLU varies more where negative inputs outweigh the positive.",
-        "For each q, the variance of every layer: draws lie on the exact line, the paper's formula above it; "
-        "dropout's line may cross it.",
+        "**Variance layer by layer** (Section 3.4) in the trained networks. Dropout stands behind the rectifier here, "
+        "as networks have it, and not on the same inputs, as in the paper's proof: DropReLU varies more where negative "
+        "inputs outweigh the positive.",
+        "One panel for each q, with the variance of every layer on a logarithmic axis: the draws lie on the exact "
+        "values, the paper's formula lies above them; dropout's may lie above or below.",
     ),
     "posterior": (
         "**What variational inference learned**: the standard deviations of the weights, layer by layer, and its "
@@ -107,15 +122,19 @@ NETWORK = {
     "samples": (
         "**What a sample buys**: the scores against test cost, in passes and in milliseconds. The first pass costs "
         "what the network without noise costs, the others share the rest.",
-        "Curves of accuracy, ECE and NLL that flatten as samples are added; Deep Ensemble ends at four members.",
+        "Panels of accuracy, ECE and NLL with one curve for each method, over the number of passes on a logarithmic "
+        "axis; where times were measured, a second line of panels over milliseconds per image. A dotted line is a "
+        "method that needs one pass.",
     ),
     "reliability": (
-        "**Reliability**: how often a prediction is right against how sure it is; on the diagonal both are equal.",
-        "A diagram for each method; dots above the diagonal are too modest, below it too sure.",
+        "**Reliability**: how often a prediction is right against how sure it is; on the diagonal both are equal. A "
+        "dot is a bin, and its area is the share of images in it.",
+        "A diagram for each method; dots above the diagonal are too modest, below it too sure. Lines join them to it.",
     ),
     "rejection": (
-        "**Rejection**: accuracy of the images that are left once the most uncertain have been put aside.",
-        "A curve for each method that rises with the share of rejected images.",
+        "**Rejection**: error of the images that are left once the most uncertain have been put aside, on a "
+        "logarithmic axis. Single and Deep Ensemble stand in the panel of the proposed methods too, for comparison.",
+        "A curve for each method that falls as more images are rejected.",
     ),
 }
 
@@ -167,12 +186,7 @@ def lighter(code):
 def headline(suite):
     """Return the picture on top of the page, or None if it is not drawn."""
     path = suite.figures_dir / "headline.svg"
-    caption = "**Printed against ours**, cell by cell, and what a better prediction costs at test time."
-    return picture(suite, path, caption, plain_alt(caption)) if path.exists() else None
-
-
-def plain_alt(caption):
-    return caption.replace("*", "")
+    return picture(suite, path, *HEADLINE) if path.exists() else None
 
 
 def benchmark_picture(suite, path, hardware):

@@ -59,6 +59,6 @@ def section(suite):
 
 
 def reading():
-    """Return how a verdict comes about, as one text per point."""
+    """Return how a verdict is made, as one text per point."""
     points = claims.text.INTRO.split("\n\n")[1]
     return [" ".join(point.split()) for point in points.removeprefix("- ").split("\n- ")]
