@@ -173,7 +173,8 @@ def deep_ensemble(e: Evidence) -> Found:
         m: mean([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in METRICS
     }
     text = (
-        f"The best proposed row, chosen for each metric on the test images, is {compare(gaps)} than Deep Ensemble(4): "
+        f"The best proposed row, chosen in its favour for each metric on the test images, is {compare(gaps)} than Deep "
+        "Ensemble(4): "
         f"{e.about(places, [ENSEMBLE, *PROPOSED])}"
     )
     return answer([gap.sign for gap in gaps.values()], 0), text
@@ -214,8 +215,9 @@ def training_cost(e: Evidence) -> Found:
     if not (ours and times[ENSEMBLE]):
         return NOTHING
     text = (
-        f"A proposed row trains in {median(ours):.2f} times the time of Single (median of {len(ours)} cells that one "
-        f"version of the code measured, {spread(ours)}), Deep Ensemble(4) in {median(times[ENSEMBLE]):.2f} times"
+        f"A proposed row trains in {median(ours):.2f} times the time of Single (median of the {len(ours)} cells "
+        f"that were timed with the same version of the code, {spread(ours)}), Deep Ensemble(4) in "
+        f"{median(times[ENSEMBLE]):.2f} times"
     )
     if parameters:
         text += f"; Deep Ensemble(4) also stores {median(parameters):.0f} times as many parameters"
@@ -235,11 +237,11 @@ def test_cost(e: Evidence) -> Found:
     )
     ece = {(row, kind): e.mean_cost(row, kind) for row in (SINGLE, best) for kind in ("ece", "ece_10", "tempered_ece")}
     if all(ece[key] for key in ((SINGLE, "ece"), (SINGLE, "tempered_ece"), (best, "ece"), (best, "tempered_ece"))):
-        fewer = f", {ece[best, 'ece_10']:.3f} in 10" if ece[best, "ece_10"] else ""
+        fewer = f" and {ece[best, 'ece_10']:.3f} (10 passes)" if ece[best, "ece_10"] else ""
         text += (
-            f". The mean ECE is {ece[SINGLE, 'ece']:.3f} for Single in one pass and {ece[best, 'ece']:.3f} for {best} "
-            f"in {passes:.0f} passes{fewer}; with temperature scaling, which needs no further pass, it is "
-            f"{ece[SINGLE, 'tempered_ece']:.3f} and {ece[best, 'tempered_ece']:.3f}"
+            f". Mean ECE: Single {ece[SINGLE, 'ece']:.3f} (one pass), {best} {ece[best, 'ece']:.3f} ({passes:.0f} "
+            f"passes){fewer}; after temperature scaling, which needs labelled images and no further pass, Single "
+            f"{ece[SINGLE, 'tempered_ece']:.3f}, {best} {ece[best, 'tempered_ece']:.3f} ({passes:.0f} passes)"
         )
     return (YES if median(ratio) <= 1 else NO), text
 
@@ -264,8 +266,8 @@ def corruption(e: Evidence) -> Found:
     absent = [row for row in (SINGLE, DROPOUT[-1], ENSEMBLE, SVI) if not e.places([row], *at)]
     seeds = {e.ours.n[(*place, row, at[0])] for row in [*rows, *others]}
     text = (
-        f"On {dataset_name(place[0])} with {arch_name(place[1])}, the median ECE over 19 corruptions of the best "
-        f"proposed row ({len(rows)} of {len(PROPOSED)} are measured, n = {min(seeds)}) is below {counts}; "
+        f"On {dataset_name(place[0])} with {arch_name(place[1])}, {len(rows)} of {len(PROPOSED)} proposed rows are "
+        f"measured (n = {min(seeds)}). The median ECE over 19 corruptions of the best one is below {counts}; "
         f"at severity 5: {hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
     return answer([1 if wins[other] > 2 else -1 for other in others], 1), text
@@ -354,7 +356,7 @@ def in_short(found: list[Finding]) -> str:
     parts = [
         f"RBUE is {listed(named[YES])}" if named[YES] else "",
         f"It is not {' and not '.join(named[NO])}" if named[NO] else "",
-        f"In part, it is {listed(named[PARTLY])}" if named[PARTLY] else "",
+        f"Claims that hold in part: {'; '.join(named[PARTLY])}" if named[PARTLY] else "",
         f"Not measured: {listed(named[UNKNOWN])}" if named[UNKNOWN] else "",
     ]
     return ". ".join(filter(None, parts))

@@ -195,6 +195,7 @@ def markdown(ledger):
     parts += [
         *short_training(ledger),
         "## All claims in short",
+        "*Paper*: do the printed numbers, or the text, support the claim? *Ours*: do our runs?",
         index(ledger),
         "## How a verdict is made",
         INTRO,
