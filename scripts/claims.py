@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 
 from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.report import verdict
-from rbue.report.claims import build, markdown, summary
+from rbue.report.claims import build, markdown, our_frames, summary
 from rbue.report.claims.text import counts
 from rbue.report.tables import put_between
 from rbue.report.verdict import BEGIN, END
@@ -38,12 +38,13 @@ def arguments(argv):
 def main(argv=None):
     args = arguments(argv)
     found = list(collect(args.results))
-    ledger = build(found, args.paper)
+    frames = our_frames(found)
+    ledger = build(found, args.paper, frames)
     out = Path(args.out)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(markdown(ledger), encoding="utf-8", newline="\n")
     if args.readme and found:  # without results, the README keeps its verdict
-        put_between(args.readme, BEGIN, END, verdict.markdown(verdict.build(found, args.paper)))
+        put_between(args.readme, BEGIN, END, verdict.markdown(verdict.build(found, args.paper, frames)))
     if args.print:
         print(f"\n{summary(ledger)}\n")
     print(f"{out}: " + "; ".join(f"{what}: {count}" for what, count in counts(ledger)).replace("`", ""))

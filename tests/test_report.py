@@ -125,7 +125,7 @@ def test_pictures_have_words_and_tables_have_captions_and_headers(page):
 
 def test_the_page_opens_with_the_verdict(tmp_path, monkeypatch):
     found = [verdict.Finding("On par?", "on par", "no", "It is 1 < 2 **lower**", ("A1",))]
-    monkeypatch.setattr(verdict, "build", lambda results, paper_dir: found)
+    monkeypatch.setattr(verdict, "build", lambda *_: found)
     text = pages.build([], PAPER, tmp_path, tmp_path)
     assert '<h2>On par? <span class="badge bad">no</span></h2>' in text
     assert "It is 1 &lt; 2 <strong>lower</strong>." in text and '<a href="#claim-a1">A1</a>' in text

@@ -61,6 +61,12 @@ def test_a_gap_within_the_noise_is_called_so():
     assert better == "better calibrated (ECE −0.020, −0.022 to −0.018)"
 
 
+def test_the_only_network_behind_an_answer_is_named():
+    alone = {key: value for key, value in measured().ours.values.items() if key[:2] == ("cifar10", "resnet18")}
+    finding = verdict.findings(Evidence(Numbers(alone, PRINTED.n), PRINTED))[1]
+    assert "mean over CIFAR-10 with ResNet-18 alone, n = 1" in finding.sentence
+
+
 def test_nothing_measured_is_no_verdict():
     assert set(answers(Evidence(Numbers({}, {}), PRINTED))) == {UNKNOWN}
     assert verdict.build([], PAPER) == []

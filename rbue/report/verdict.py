@@ -130,7 +130,11 @@ def spread(values: Iterable[float], form: str = ".2f") -> str:
 
 
 def settings(places: list) -> str:
-    return f"{len(places)} dataset-network pair" + ("s" if len(places) > 1 else "")
+    """Return how many pairs of dataset and network there are, or the name of the only one."""
+    if len(places) > 1:
+        return f"{len(places)} dataset-network pairs"
+    ((dataset, arch),) = places
+    return f"{dataset_name(dataset)} with {arch_name(arch)} alone"
 
 
 def answer(signs: Iterable[int], wanted: int) -> str:
@@ -224,7 +228,7 @@ def training_cost(e: Evidence) -> Found:
     return (YES if 2 * max(ours) <= median(times[ENSEMBLE]) else NO), text
 
 
-def test_cost(e: Evidence) -> Found:
+def inference_cost(e: Evidence) -> Found:
     """Compare the measured test time with Deep Ensemble's, then what fewer passes and temperature scaling achieve."""
     best = PROPOSED[-1]
     ratio = [r for row in PROPOSED for r in e.cost_ratios("test_ms_per_image", row, ENSEMBLE)]
@@ -285,7 +289,7 @@ def diversity(e: Evidence) -> Found:
     shown = ", ".join(f"{spread(each, '.1f')} times for {name}" for name, each in found.items() if each)
     text = (
         f"The mean Jensen–Shannon divergence between two samples, relative to {base}'s, is {shown} (range over "
-        f"{settings(max(ratios.values(), key=len))})"
+        f"{settings(max((e.places([row, base], 'mean_jsd') for row in ratios), key=len))})"
     )
     return (YES if all(more) else PARTLY if any(more) else NO), text
 
@@ -295,15 +299,15 @@ QUESTIONS: list[tuple[str, str, tuple[str, ...], Callable[[Evidence], Found]]] =
     ("Is RBUE on par with Deep Ensemble?", "on par with Deep Ensemble", ("A15", "A1"), deep_ensemble),
     ("Is it better than MC-Dropout and SVI?", "better than MC-Dropout and SVI", ("A3", "A13"), other_baselines),
     ("Is it cheap to train?", "cheap to train", ("A7", "A9", "A11"), training_cost),
-    ("Is it cheap at test time?", "cheap at test time", ("A15",), test_cost),
+    ("Is it cheap at test time?", "cheap at test time", ("A15",), inference_cost),
     ("Is it better calibrated under corruption?", "better calibrated under corruption", ("F1", "F3"), corruption),
     ("Are its samples more diverse than MC-Dropout's?", "more diverse than MC-Dropout", ("D3", "D4"), diversity),
 ]
 
 
-def build(results: list, paper_dir: str) -> list[Finding]:
+def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Finding]:
     """Answer every question from our runs: under `matched` if there are any, else under the protocol that there is."""
-    frames = our_frames(results)
+    frames = our_frames(results) if frames is None else frames
     if not frames:
         return []
     protocol = min(frames, key=lambda name: [*FULL, name].index(name))

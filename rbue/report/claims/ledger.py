@@ -28,10 +28,10 @@ def load(paper_dir):
     return json.loads((Path(paper_dir) / "claims.json").read_text(encoding="utf-8"))["claims"]
 
 
-def build(results, paper_dir):
-    """Build the 58 entries in the order of claims.json."""
+def build(results, paper_dir, frames=None):
+    """Build the 58 entries in the order of claims.json. `frames` are those of our_frames, if they are known already."""
     paper = Numbers.of(paper_frame(paper_dir))
-    ours = {protocol: Numbers.of(frame) for protocol, frame in our_frames(results).items()}
+    ours = {protocol: Numbers.of(frame) for protocol, frame in (frames or our_frames(results)).items()}
     return [Entry(claim, on_paper(claim, paper), on_ours(claim, ours)) for claim in load(paper_dir)]
 
 

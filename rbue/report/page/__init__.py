@@ -29,14 +29,12 @@ TEMPLATES.filters |= {"inline": markup.inline, "plain": markup.plain, "tex": mar
 
 def build(results, paper_dir, figures_dir, benchmarks_dir):
     """Return the page, which opens with the verdict."""
-    results = list(results)
-    findings = verdict.build(results, paper_dir)
     suite = Suite.of(results, paper_dir, figures_dir, benchmarks_dir)
     headline, method, networks = pictures.headline(suite), pictures.method(suite), pictures.networks(suite)
     drawn = [headline] * bool(headline) + [f for part in (method, *networks) for f in part["pictures"]]
     return TEMPLATES.get_template("page.html").render(
-        in_short=verdict.in_short(findings),
-        verdict=verdicts.opening(findings),
+        in_short=verdict.in_short(suite.findings),
+        verdict=verdicts.opening(suite.findings),
         headline=headline,
         too_dark=pictures.too_dark(drawn),
         counts=origins.counts(suite),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report import cells, claims, position
+from rbue.report import cells, claims, position, verdict
 from rbue.report.figures import networks
 from rbue.report.figures.style import COLOURS
 from rbue.report.records import records
@@ -25,12 +25,15 @@ class Suite:
     positions: dict
     ledger: list
     networks: list
+    findings: list
 
     @classmethod
     def of(cls, results, paper_dir, figures_dir, benchmarks_dir):
-        runs = records(results)
-        built = cells.build(runs, paper_dir), position.build(runs, paper_dir), claims.build(results, paper_dir)
-        return cls(runs, Path(paper_dir), Path(figures_dir), Path(benchmarks_dir), *built, networks(runs))
+        results = list(results)
+        runs, frames = records(results), claims.our_frames(results)  # resampling takes seconds, so it is done once
+        built = cells.build(runs, paper_dir), position.build(runs, paper_dir), claims.build(results, paper_dir, frames)
+        findings = verdict.build(results, paper_dir, frames)
+        return cls(runs, Path(paper_dir), Path(figures_dir), Path(benchmarks_dir), *built, networks(runs), findings)
 
     @property
     def folder(self):
