@@ -1,5 +1,7 @@
 """The default launcher: one process that trains several networks at once on a GPU. Hydra finds it in this folder."""
 
+import os
+
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.utils import JobReturn, JobStatus
 
@@ -17,32 +19,33 @@ class PackedLauncher(BasicLauncher):
 
         loader, config = self.hydra_context.config_loader, self.config
         jobs = sweeps.compose_runs(job_overrides, lambda overrides: loader.load_sweep_config(config, overrides))
-        waiting = dict(enumerate(jobs, initial_job_idx))
+        waiting = {n: (words, sweeps.Cell(run, "missing")) for n, (words, run) in enumerate(jobs, initial_job_idx)}
         self.waiting, self.total, self.ended = waiting, len(waiting), []
-        for run in {run.device: run for _, run in waiting.values()}.values():
+        runs = {number: one.run for number, (_, one) in waiting.items()}
+        for run in {run.device: run for run in runs.values()}.values():
             devices.choose(run.device, run.per_gpu)  # refuse a device that is not there before the first job starts
-        returned = {number: fail_job(waiting.pop(number)[1], why) for number, why in without_official(waiting).items()}
-        for failed in training.train_in_packs([part for _, run in waiting.values() for part in run.trainings]):
-            while (number := next_ready(waiting, failed)) is not None:
+        returned = {number: fail_job(waiting.pop(number)[1].run, why) for number, why in without_official(runs).items()}
+        parts = [part for _, one in waiting.values() for part in one.trainings.values()]
+        for failed in training.train_in_packs(parts):
+            for number in ready_jobs(waiting, failed):
                 returned[number] = self.run_one(number, *waiting.pop(number), failed)
         while waiting:  # for jobs that another process is running
-            number = next_ready(waiting, failed)
-            number = next(iter(waiting)) if number is None else number
+            number = next(ready_jobs(waiting, failed), next(iter(waiting)))
             returned[number] = self.run_one(number, *waiting.pop(number), failed)
         return [returned[number] for number in sorted(returned)]
 
-    def run_one(self, number, overrides, run, failed):
-        reasons = [failed[part.training_name] for part in run.trainings if part.training_name in failed]
-        returned = fail_job(run, reasons[0]) if reasons else super().launch([overrides], number)[0]
-        self.ended.append(sweeps.cell(run))
-        left = sweeps.time_left([run for _, run in self.waiting.values()], self.ended)
+    def run_one(self, number, overrides, one, failed):
+        reasons = [failed[part.training_name] for part in one.run.trainings if part.training_name in failed]
+        returned = fail_job(one.run, reasons[0]) if reasons else super().launch([overrides], number)[0]
+        self.ended.append(sweeps.cell(one.run))
+        left = sweeps.time_left([cell for _, cell in self.waiting.values()], self.ended)
         print(f"{self.total - len(self.waiting)} of {self.total} jobs ended{left}", flush=True)
         return returned
 
 
-def without_official(waiting):
+def without_official(runs):
     """Return {job number: reason} of jobs whose official corrupted files are missing, before any network is trained."""
-    official = {number: run for number, (_, run) in waiting.items() if run.corruptions == "official"}
+    official = {number: run for number, run in runs.items() if run.corruptions == "official"}
     sources = {(run.dataset, run.data_dir): run for run in official.values()}
     reasons = {source: why_no_sets(run) for source, run in sources.items()}
     return {number: why for number, run in official.items() if (why := reasons[run.dataset, run.data_dir])}
@@ -59,14 +62,13 @@ def why_no_sets(run):
     return None
 
 
-def next_ready(waiting, failed):
-    """Return the number of the first job that no other process runs and whose networks are trained or have failed, or
-    None."""
-    for number, (_, run) in waiting.items():
-        known = any(p.training_name in failed for p in run.trainings) or all(map(results.is_trained, run.trainings))
-        if known and not locks.holder(results.folder(run)):
-            return number
-    return None
+def ready_jobs(waiting, failed):
+    """Yield the numbers of the jobs whose networks are trained or have failed, and that no other process runs."""
+    for number, (_, one) in list(waiting.items()):
+        trained = all(os.path.exists(f"{folder}/weights.pt") for folder in one.trainings)
+        known = trained or (failed and any(part.training_name in failed for part in one.trainings.values()))
+        if known and not locks.holder(results.folder(one.run)):
+            yield number
 
 
 def fail_job(run, failed):

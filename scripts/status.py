@@ -35,15 +35,18 @@ def main(argv=None):
 
 def begun_cells(folder, words):
     """Return the cells of every begun table, and notes on settings that differ from the config here."""
-    found = results.collect(folder) if Path(folder).is_dir() else []
-    known, cells, notes = {result.folder: result for result in found}, [], []
-    for group, configs in sweeps.begun_tables(found, folder).items():
+    found = results.read_all(folder) if Path(folder).is_dir() else []
+    finished, costs, cells, notes = [], {}, [], []
+    for result in found:
+        finished.append(result.config)
+        costs[result.folder] = sweeps.Cost.of(result)
+    for group, configs in sweeps.begun_tables(finished, folder).items():
         try:
             runs, taken = sweeps.rows_of(group, configs, words)
         except UserError as why:  # a result of another version, with names that no longer exist
             print(f"left out: {' '.join(group)}: {why}", file=sys.stderr)
             continue
-        cells += [sweeps.cell(run, known) for run in runs]
+        cells += [sweeps.cell(run, costs) for run in runs]
         if taken:
             settings = " ".join(f"{key}={value}" for key, value in taken.items())
             notes.append(f"{' '.join(group)}: with {settings}, as most of its results")

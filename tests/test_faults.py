@@ -301,5 +301,31 @@ def test_a_thousand_missing_trainings_take_few_open_files(digits_run, monkeypatc
     runs = [dataclasses.replace(first, seed=k) for k in range(1000)]
     monkeypatch.setattr(locks, "try_lock", lambda folder: held.append(folder) or locks.Lock(folder, None, []))
     monkeypatch.setattr(locks.Lock, "release", lambda self: None)
-    with packs.acquire_pack(runs, torch.device("cuda")) as pack:
-        assert [run.seed for run in pack] == [0, 1, 2, 3] and len(held) == 4
+    with packs.acquire(next(packs.packs(runs, torch.device("cuda"))), {}) as own:
+        assert [run.seed for run in own] == [0, 1, 2, 3] and len(held) == 4
+
+
+def test_a_thousand_missing_trainings_are_each_looked_up_a_few_times(digits_run, monkeypatch):
+    """If each pack looked up all of them, this would be a quarter of a million times."""
+    first, trained, lookups = digits_run(), set(), []
+    runs = [first.with_seed(seed) for seed in range(1000)]
+    monkeypatch.setattr(packs, "is_trained", lambda run: lookups.append(run) or run.seed in trained)
+    monkeypatch.setattr(packs, "fit", lambda pack, data, device: trained.update(run.seed for run in pack) or {})
+    yielded = list(packs.train_missing(runs, None, torch.device("cuda"), {}))
+    assert trained == {*range(1000)} and len(yielded) == 250 and len(lookups) < 5 * len(runs)
+
+
+def test_a_training_that_cannot_be_locked_stops_no_other(digits_run, monkeypatch):
+    runs, trained, lock = [digits_run(f"seed={seed}") for seed in range(3)], set(), locks.try_lock
+
+    def closed_for_seed_one(folder):
+        if folder == results.weights_folder(runs[1]):
+            raise locks.Closed(folder, OSError(30, "Read-only file system"))
+        return lock(folder)
+
+    monkeypatch.setattr(locks, "try_lock", closed_for_seed_one)
+    monkeypatch.setattr(packs, "is_trained", lambda run: run.seed in trained)
+    monkeypatch.setattr(packs, "fit", lambda pack, data, device: trained.update(run.seed for run in pack) or {})
+    *_, failed = packs.train_missing(runs, None, torch.device("cpu"), {})
+    assert trained == {0, 2} and list(failed) == [runs[1].training_name]
+    assert "Read-only file system" in str(failed[runs[1].training_name])

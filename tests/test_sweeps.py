@@ -156,7 +156,7 @@ def test_status_leaves_out_what_it_does_not_know(tmp_path):
 
 
 def begun_runs(contents, folder):
-    ((group, configs),) = sweeps.begun_tables(made_up.read(contents), folder).items()
+    ((group, configs),) = sweeps.begun_tables([each.config for each in made_up.read(contents)], folder).items()
     return sweeps.rows_of(group, configs)
 
 
@@ -200,11 +200,11 @@ def test_status_of_the_committed_results_agrees_with_the_readme():
     """In a fresh clone, on any hardware, all cells that tables and figures count as measured are done."""
     folder = ROOT / "results" / "runs"
     found = results.collect(folder)
-    known = {result.folder: result for result in found}
+    known = {result.folder: sweeps.Cost.of(result) for result in found}
     runs = records(found)
     measured = runs[runs.listed & runs.row.isin(LABELS) & (runs.seed == 0)]  # other seeds are members of an ensemble
     left = set(measured.name)
-    for group, configs in sweeps.begun_tables(found, folder).items():
+    for group, configs in sweeps.begun_tables([result.config for result in found], folder).items():
         there, _ = sweeps.rows_of(group, configs, (f"results_dir={folder}",))
         done = {run.name for run in there if sweeps.cell(run, known).state == "done"}
         assert len(done) == (runs[(runs.seed == 0) & runs.row.isin(LABELS)].name.isin(done)).sum()
@@ -332,9 +332,9 @@ def test_a_pack_asked_to_end_is_kept_at_one_step_and_goes_on_together(digits_run
 
 def test_a_training_that_two_cells_need_is_locked_once(digits_run, tmp_path):
     needed = [part for seed in (0, 1) for part in digits_run("method=deep_ensemble", f"seed={seed}").trainings]
-    with packs.acquire_pack(needed, torch.device("cuda")) as pack:
-        assert [run.seed for run in pack] == [0, 1, 2, 3]
-        assert all(locks.holder(results.weights_folder(run)) for run in pack)
+    with packs.acquire(next(packs.packs(needed, torch.device("cuda"))), {}) as own:
+        assert [run.seed for run in own] == [0, 1, 2, 3]
+        assert all(locks.holder(results.weights_folder(run)) for run in own)
     assert not list(tmp_path.rglob(".lock"))
 
 

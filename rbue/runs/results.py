@@ -63,11 +63,12 @@ def failure_reason(run):
 
 def find(run):
     """Return the run's finished result, or None."""
-    path = folder(run) / "result.json"
+    name = run.name  # computed once, since a sweep may look for tens of thousands of results
+    path = os.path.join(run.results_dir, name, "result.json")
     if not os.path.exists(path):  # Path.exists() raises if the folder may not be entered
         return None
     result = schema.read(path)
-    if result.name != run.name:
+    if result.name != name:
         raise UserError(f"{path} is the result of {result.name}: move it away, and this run starts")
     return result
 
@@ -140,21 +141,27 @@ def corrupted_scores(corruptions):
 
 
 def collect(results_dir):
-    """Return all finished results below a folder, sorted by depth and path. An unreadable one is reported and left out,
-    and so is a copy deeper down, which is not a second seed."""
+    """Return all finished results below a folder, sorted by depth and path."""
+    return list(read_all(results_dir))
+
+
+def read_all(results_dir):
+    """Yield the same, so that not all must fit into memory. An unreadable result is reported and left out, and so is a
+    copy deeper down, which is not a second seed."""
     if not os.path.isdir(results_dir):
         way_out = f"'make demo' or '{places.COMMAND}' makes some"
         raise UserError(f"{results_dir} is no folder and holds no results: {way_out}")
-    results = {}
+    names = set()
     for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path.parts)):
         try:
             result = schema.read(path)
-            if result.name in results:
+            if result.name in names:
                 raise UserError(f"{path} is a copy: {result.name} is there already")
-            results[result.name] = result
         except UserError as sentence:
             print(f"left out: {sentence}", file=sys.stderr)
-    return list(results.values())
+        else:
+            names.add(result.name)
+            yield result
 
 
 def write(path, content):

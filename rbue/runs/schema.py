@@ -252,7 +252,7 @@ def read(path: str | Path) -> Result:
     try:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text)
-        if "\\ud" in text.lower():  # perhaps half a character, which no table could be written with
+        if "\\ud" in text or "\\uD" in text:  # perhaps half a character, which no table could be written with
             json.dumps(content, ensure_ascii=False).encode()
         return parse(content | {"folder": str(path.parent)})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError, OSError) as error:
@@ -262,7 +262,7 @@ def read(path: str | Path) -> Result:
 def parse(content: dict[str, Any]) -> Result:
     if content.get("format") not in (1, FORMAT):
         raise ValueError(f"it has format {content.get('format')}, this version reads 1 to {FORMAT}")
-    result = converter(Result)(upgrade(content) if content["format"] < FORMAT else content, "")
+    result = converter(Result)(upgrade(content) if content["format"] < FORMAT else content)
     for metric in (metric for metric in ("accuracy", "ece") if metric not in result.metrics):
         raise ValueError(f"no metrics.{metric}")
     check(result.config)
@@ -277,12 +277,17 @@ def check(settings: dict[str, Any]) -> None:
     """Raise a ValueError if a config lacks one of AXES or has a value of the wrong type for its method."""
     for key in (key for key in AXES if key not in settings):
         raise ValueError(f"no config.{key}")
-    for key in (key for key in AXES if key != "seed" and not NAME.fullmatch(str(settings[key]))):
+    for key in (key for key in AXES if key != "seed" and not is_name(settings[key])):
         raise ValueError(f"config.{key} is {settings[key]!r:.40}, not a name")  # it becomes part of a path
-    kinds = kinds_of(checked(settings["method"], str, "config.method"))
-    for key, value in settings.items():
-        if key in kinds:
-            kinds[key](value, f"config.{key}")
+    kinds = kinds_of(settings["method"])
+    try:
+        convert_items({key: value for key, value in settings.items() if key in kinds}, kinds)
+    except Wrong as wrong:
+        raise wrong.inside("config") from None
+
+
+def is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(NAME.fullmatch(value))
 
 
 @cache
@@ -293,74 +298,97 @@ def kinds_of(method):
 # --- JSON against the types above -------------------------------------------------------------------------------------
 
 
+class Wrong(ValueError):
+    """A value of the wrong type. Its path grows from the inside out: paths of correct values would only cost time."""
+
+    def __init__(self, after: str, before: str = "", path: tuple[str, ...] = ()) -> None:
+        self.after, self.before, self.path = after, before, path
+
+    def inside(self, key: str) -> "Wrong":
+        return Wrong(self.after, self.before, (key, *self.path))
+
+    def __str__(self) -> str:
+        return f"{self.before}{'.'.join(self.path) or 'it'}{self.after}"
+
+
 @cache
 def converter(kind):
-    """Return a function (value, where) -> the value as this type. It raises a ValueError that says where the type is
-    wrong."""
+    """Return a function value -> the value as this type. It raises Wrong if the type is wrong somewhere inside."""
     if is_dataclass(kind):
         return record_of(kind)
     if get_origin(kind) is UnionType:
         (inner,) = (converter(part) for part in get_args(kind) if part is not NoneType)
-        return lambda value, where: None if value is None else inner(value, where)
-    if kind == list[float]:
-        return numbers
+        return lambda value: None if value is None else inner(value)
+    if kind in (list[float], list[str]):
+        return numbers if kind == list[float] else texts
     if get_origin(kind) is list:
         inner = converter(*get_args(kind))
-        return lambda value, where: [inner(each, where) for each in checked(value, list, where)]
+        return lambda value: [*map(inner, checked(value, list))]
     if get_origin(kind) is dict:
         inner = converter(get_args(kind)[1])
-        return lambda value, where: {k: inner(v, f"{where}.{k}") for k, v in checked(value, dict, where).items()}
-    if kind is float:
-        return number
-    if kind is int:
-        return whole_number
+        return lambda value: convert_items(checked(value, dict), dict.fromkeys(value, inner))
     if kind is Any:
-        return lambda value, where: value
-    return lambda value, where: checked(value, kind, where)
+        return lambda value: value
+    return {float: number, int: whole_number}.get(kind) or (lambda value: checked(value, kind))
 
 
 def record_of(kind):
-    hints = get_type_hints(kind)
+    hints, absent = get_type_hints(kind), (MISSING, MISSING)
     inner = {f.name: converter(hints[f.name]) for f in fields(kind)}
-    needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
-    optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
+    needed = [f.name for f in fields(kind) if (f.default, f.default_factory) == absent]
+    optional = inner.keys() - needed
 
-    def convert(value, where):
-        value = checked(value, dict, where)
+    def convert(value):
+        value = checked(value, dict)
         for name in (name for name in needed if name not in value):
-            raise ValueError(f"no {f'{where}.{name}'.lstrip('.')}")
+            raise Wrong("", "no ", (name,))
         known = {k: v for k, v in value.items() if k in inner and not (v is None and k in optional)}
-        return kind(**{name: inner[name](each, f"{where}.{name}".lstrip(".")) for name, each in known.items()})
+        return kind(**convert_items(known, inner))
 
     return convert
 
 
-def checked(value, kind, where):
+def convert_items(items, converters):
+    converted = {}
+    try:
+        for key, value in items.items():
+            converted[key] = converters[key](value)
+    except Wrong as wrong:
+        raise wrong.inside(key) from None
+    return converted
+
+
+def checked(value, kind):
     if type(value) is not kind:
-        raise ValueError(f"{where or 'it'} is {value!r:.40}, not {KINDS.get(kind, kind.__name__)}")
+        raise Wrong(f" is {value!r:.40}, not {KINDS.get(kind, kind.__name__)}")
     return value
 
 
 KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
 
 
-def number(value, where):
+def number(value):
     if type(value) not in (int, float) or not math.isfinite(value):
-        raise ValueError(f"{where} is {value!r:.40}, not a number")
+        raise Wrong(f" is {value!r:.40}, not a number")
     return float(value)
 
 
-def whole_number(value, where):
+def whole_number(value):
     if type(value) is not int or abs(value) >= 2**63:  # larger ones do not fit into a table
-        raise ValueError(f"{where} is {value!r:.40}, not a whole number")
+        raise Wrong(f" is {value!r:.40}, not a whole number")
     return value
 
 
-def numbers(value, where):
+def numbers(value):
     """Convert a list of numbers. Results hold thousands of them, so they are not checked one by one in Python."""
-    if {*map(type, checked(value, list, where))} <= {int, float} and all(map(math.isfinite, value)):
+    if {*map(type, checked(value, list))} <= {int, float} and all(map(math.isfinite, value)):
         return [*map(float, value)]
-    return [number(each, where) for each in value]  # says which one is none
+    return [*map(number, value)]  # says which one is none
+
+
+def texts(value):
+    """Do the same for texts, of which the names of the classes are the most."""
+    return value if {*map(type, checked(value, list))} <= {str} else [checked(each, str) for each in value]
 
 
 # --- format 1 ---------------------------------------------------------------------------------------------------------

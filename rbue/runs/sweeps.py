@@ -112,10 +112,10 @@ def run_of(cfg, overrides=()):
 # --- begun tables -----------------------------------------------------------------------------------------------------
 
 
-def begun_tables(found, results_dir):
-    """{(dataset, arch, protocol): configs} of all runs below a folder that have finished or failed."""
+def begun_tables(finished, results_dir):
+    """{(dataset, arch, protocol): configs} of the finished configs and of all runs below a folder that have failed."""
     groups = defaultdict(list)
-    for known in [*(result.config for result in found), *failures(results_dir)]:
+    for known in [*finished, *failures(results_dir)]:
         if known.get("holdout"):
             continue  # a hyperparameter search is in no table
         groups[known["dataset"], known["arch"], known["protocol"]].append(known)
@@ -171,14 +171,26 @@ def shared_settings(configs, runs):
 STATES = ("done", "running", "failed", "missing")
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of a finished run: per training, and of its evaluation. Thousands of whole results would fill memory."""
+
+    training: float
+    evaluation: float
+
+    @classmethod
+    def of(cls, result):
+        return cls(result.seconds.train / max(1, len(result.trainings)), result.seconds.evaluate)
+
+
 @dataclass
 class Cell:
-    """One run: its state, the reason if it failed, its result if it is done."""
+    """One run: its state, the reason if it failed, its cost if it is done."""
 
     run: config.Run
     state: str
     sentence: str = ""
-    result: schema.Result | None = None
+    cost: Cost | None = None
 
     @property
     def group(self):
@@ -191,15 +203,16 @@ class Cell:
 
 
 def cell(run, found=None):
-    """Return the run's cell. `found` holds the results read so far as {folder: Result}."""
+    """Return the run's cell. `found` holds the costs of results read so far as {folder: Cost}."""
     folder = str(results.folder(run))
+    if found and folder in found:
+        return Cell(run, "done", cost=found[folder])
     begun = os.path.exists(folder)
     try:
-        result = (found or {}).get(folder) or (results.find(run) if begun else None)
+        if begun and (result := results.find(run)):
+            return Cell(run, "done", cost=Cost.of(result))
     except UserError as foreign:
         return Cell(run, "failed", str(foreign))
-    if result:
-        return Cell(run, "done", result=result)
     one = Cell(run, "missing")
     if any(map(locks.holder, [folder, *one.trainings])):
         one.state = "running"
@@ -226,9 +239,9 @@ def table(cells):
     return "\n".join([*("  ".join(row).rstrip() for row in padded(rows, left=range(3))), *failed])
 
 
-def time_left(runs, ended):
-    """Return ', 4 min left' for runs to come, by the pace of ended cells; '' if none of them is similar."""
-    left = seconds_left([Cell(run, "missing") for run in runs], Pace.of(ended))
+def time_left(cells, ended):
+    """Return ', 4 min left' for cells to come, by the pace of ended cells; '' if none of them is similar."""
+    left = seconds_left(cells, Pace.of(ended))
     return f", {duration(left)} left" if left else ""
 
 
@@ -247,12 +260,11 @@ class Pace:
     @classmethod
     def of(cls, cells):
         train, evaluate = defaultdict(list), defaultdict(list)
-        for run, result in ((one.run, one.result) for one in cells if one.result):
-            each = result.seconds.train / max(1, len(result.trainings))
+        for run, cost in ((one.run, one.cost) for one in cells if one.cost):
             for key in keys(run, run.trained_on):
-                train[key].append(each)
+                train[key].append(cost.training)
             for key in keys(run, run.dataset):
-                evaluate[key].append(result.seconds.evaluate)
+                evaluate[key].append(cost.evaluation)
         return cls(*({key: mean(values) for key, values in known.items()} for known in (train, evaluate)))
 
 

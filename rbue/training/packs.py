@@ -1,6 +1,6 @@
 """From runs to trained networks: find the trainings that are missing, and group those that can share a GPU."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby
 
 from rbue import data as datasets
@@ -41,33 +41,39 @@ def train_in_packs(runs):
 
 
 def train_missing(runs, data, device, failed):
-    """Train, pack by pack, each run that is neither trained nor failed. Yield the failures so far after each pack."""
+    """Train, pack by pack, each run that is neither trained nor failed. Yield the failures so far after each pack.
+
+    All missing trainings are looked up only once per pass, because there may be thousands.
+    """
     while missing := [run for run in runs if not is_trained(run) and run.training_name not in failed]:
-        try:
-            with acquire_pack(missing, device) as pack:
+        acquired = 0
+        for pack in packs(missing, device):
+            with acquire(pack, failed) as own:
+                acquired += len(own)
                 try:
-                    failed |= fit(pack, data, device) if pack else {}
+                    failed |= fit(own, data, device) if own else {}
                 except Exception as error:  # whatever the error is, the other packs go on
-                    failed |= {run.training_name: failure(error) for run in pack}
-        except locks.Closed as error:  # trainings whose folders can be locked go on
-            failed |= {run.training_name: failure(error) for run in missing if weights_folder(run) == error.folder}
-        yield failed
+                    failed |= {run.training_name: failure(error) for run in own}
+            if own:
+                yield failed
+        if not acquired:
+            wait_for_one([run for run in missing if run.training_name not in failed])
+            yield failed
 
 
 @contextmanager
-def acquire_pack(runs, device):
-    """Lock the next pack, so that no other process trains it, and yield it. The pack is empty if no run is left."""
+def acquire(pack, failed):
+    """Lock the trainings of a pack and yield those that no other process trains or has trained. Only one pack is locked
+    at a time, since a lock is an open file. A training whose folder cannot be locked is added to `failed`."""
     held = {}
     try:
-        for pack in packs(runs, device):  # a lock is an open file, so only one pack is locked at a time
-            for run in pack:
+        for run in pack:
+            try:
                 if lock := locks.try_lock(weights_folder(run)):
                     held[run.training_name] = lock
-            if held:
-                break
-        else:
-            wait_for_one(runs)
-        yield [run for run in pack if run.training_name in held and not is_trained(run)] if held else []
+            except locks.Closed as error:
+                failed[run.training_name] = failure(error)
+        yield [run for run in pack if run.training_name in held and not is_trained(run)]
     finally:
         for lock in held.values():
             lock.release()
@@ -76,7 +82,8 @@ def acquire_pack(runs, device):
 def wait_for_one(runs):
     """Wait until another process has finished or left one of the trainings."""
     if missing := [weights_folder(run) for run in runs if not is_trained(run)]:
-        locks.first_free(missing, "waiting for the training of").release()
+        with suppress(locks.Closed):  # the next pass reports it
+            locks.first_free(missing, "waiting for the training of").release()
 
 
 def packs(runs, device):
