@@ -243,6 +243,17 @@ def test_times_of_two_versions_of_the_code_do_not_compare():
     assert ours("A11", [timed(RRELU, 222, "newer"), *old[1:]]).status == "not reproduced"
 
 
+def test_times_of_two_commits_compare_if_the_code_of_a_step_is_the_same():
+    def coded(row, seconds, commit, code):
+        return timed(row, seconds, commit) | {"trainings": [{"code": code, "hardware": "NVIDIA H200"}]}
+
+    single, later = coded(SINGLE, 200, "older", "one"), coded(Q95, 201, "newer", "one")
+    assert "1 yes of 1 (1.00×)" in ours("A11", [single, later]).evidence
+    assert "yes" not in ours("A11", [single, coded(Q95, 201, "newer", "two")]).evidence
+    torch = later | {"environment": later["environment"] | {"torch": "2.12"}}
+    assert "yes" not in ours("A11", [single, torch]).evidence
+
+
 def test_a_ratio_of_times_needs_one_version_in_each_place_only():
     """P3 compares MC-DropReLU over Single on one network with that on the next."""
     first = [timed(Q95, 202, "a"), timed(SINGLE, 200, "a")]

@@ -113,7 +113,7 @@ def test_what_is_trained_is_not_trained_again(digits_run, few_digits, monkeypatc
     training.load_or_train([run], few_digits, CPU)
     monkeypatch.setattr(packs, "fit", None)
     (network,), (record,) = training.load_or_train([run], few_digits, CPU)
-    assert not network.training and record["epoch"] == 1
+    assert not network.training and record["epoch"] == 1 and record["code"] == results.step_code()
 
 
 def test_a_step_is_nesterovs_on_normalised_images_with_weight_decay(digits_run, few_digits):

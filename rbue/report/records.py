@@ -30,7 +30,7 @@ NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
 IDENTITY = ["corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "hyperparameter"]
 COLUMNS = [*NETWORK, *IDENTITY, "hyperparameters"]
 COLUMNS += ["passes", "images", *MEASURES, "shared", "on_cpu", "by_step"]
-COLUMNS += ["machine", "hardware", "precision", "torch", "commit", "result"]
+COLUMNS += ["machine", "hardware", "precision", "torch", "commit", "origin", "result"]
 
 
 def records(results):
@@ -79,6 +79,7 @@ def record(result):
         "machine": machine(result),
         **{key: getattr(environment, key) or "unknown" for key in ("hardware", "precision", "torch")},
         "commit": commit(environment.commit, environment.changed),
+        "origin": origin(result),
         "result": result,
     }
 
@@ -101,6 +102,14 @@ def machine(result):
     """Return the hardware and engine of the training. In evaluation, the engine differs for a network without noise."""
     parts = result.trainings or [result.environment]
     return str(sorted({f"{part.hardware}, {part.engine}" for part in parts}))
+
+
+def origin(result):
+    """Return what training times depend on besides the run: machine, torch and the code of a step. For older results,
+    which do not know their code, it is the commit."""
+    commits = commit(result.environment.commit, result.environment.changed)
+    codes = sorted({part.code or commits for part in result.trainings} or {commits})
+    return f"{machine(result)}, torch {result.environment.torch}, {', '.join(codes)}"
 
 
 def commit(name, changed):

@@ -1,5 +1,7 @@
 """Run folders: one result.json per run, written atomically, read without torch."""
 
+import ast
+import hashlib
 import json
 import os
 import platform
@@ -10,6 +12,7 @@ import sys
 import tempfile
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import mean
@@ -212,6 +215,34 @@ def environment():
         "platform": f"{platform.system()} {platform.machine()}",
         **{name: _version(name) for name in ("torch", "torchvision", "numpy", "hydra-core")},
     }
+
+
+STEP = ["noise", "layers", "networks", "tracing", "surgery", "data/augment", "training/step", "training/capture"]
+
+
+@cache
+def step_code():
+    """Return a hash of the code that decides the time of a training step and that all methods share. Training times of
+    two commits compare if it is equal."""
+    sources = [(places.PACKAGE / f"{module}.py").read_text(encoding="utf-8") for module in STEP]
+    return hash_code(sources)
+
+
+def hash_code(sources):
+    return hashlib.sha256(repr([structure(ast.parse(source)) for source in sources]).encode()).hexdigest()[:10]
+
+
+def structure(part):
+    """Return Python code as nested tuples, without comments, docstrings and formatting. They are the same in every
+    version of Python, unlike the texts of `ast.unparse` and `ast.dump`."""
+    if isinstance(part, list):
+        return [*map(structure, part)]
+    if not isinstance(part, ast.AST):
+        return part
+    found = {name: value for name, value in ast.iter_fields(part) if value not in (None, [])}
+    if isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(part) is not None:
+        found["body"] = part.body[1:]
+    return type(part).__name__, {name: structure(value) for name, value in found.items()}
 
 
 def _git(*command):

@@ -57,6 +57,7 @@ class Training:
     packed: int = 1
     hardware: str | None = None
     engine: str | None = None
+    code: str | None = None  # a hash of the code that decides the time of a step
     parameters: int | None = None
     peak_memory_bytes: int | None = None
     setup_seconds: float | None = None

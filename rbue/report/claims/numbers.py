@@ -178,8 +178,8 @@ def most_common(names):
 
 def our_records(run):
     """Yield one record per metric of a run."""
-    where = {key: getattr(run, key) for key in ("protocol", "dataset", "arch", "row", "seed", "machine", "passes")}
-    where |= {"members": run.result.config.get("members", 1), "origin": f"{run.machine}, {run.commit}"}
+    kept = ("protocol", "dataset", "arch", "row", "seed", "machine", "origin", "passes")
+    where = {key: getattr(run, key) for key in kept} | {"members": run.result.config.get("members", 1)}
     scores = {} if run.corrupted else clean(run)  # a run on cifar10_c contributes its corruption scores only
     sampled = {} if run.corrupted else sampling.of_run(run.result)
     diverse = over_pairs(vars(run.result.diversity)) if run.result.diversity else {}
