@@ -377,6 +377,24 @@ def test_an_interrupted_cache_is_not_read(tiny):
     assert torch.equal(load("tinyimagenet", tiny.parents[1]).train_images, first.train_images)
 
 
+@pytest.mark.parametrize("name", sources.NAMES)
+def test_a_cache_that_has_changed_is_refused(tiny, name):
+    first = load("tinyimagenet", tiny.parents[1])
+    path = tiny.parent / f"{name}.npy"
+    np.save(path, np.roll(np.load(path), 1, 0))  # of the same shape and type, with as many labels per class
+    with pytest.raises(UserError, match=rf"{name}.npy has changed since it was decoded: delete .*\.npy and run"):
+        load("tinyimagenet", tiny.parents[1])
+    path.unlink()
+    assert torch.equal(getattr(load("tinyimagenet", tiny.parents[1]), name), getattr(first, name))
+
+
+def test_a_list_of_sums_that_is_damaged_is_named(tiny):
+    load("tinyimagenet", tiny.parents[1])
+    (tiny.parent / files.SUMS).write_text("{")
+    with pytest.raises(UserError, match=r"sha256\.json cannot be read"):
+        load("tinyimagenet", tiny.parents[1])
+
+
 def test_a_folder_that_cannot_be_written_costs_only_the_cache(tiny, monkeypatch):
     def read_only(*_, **__):
         raise PermissionError(13, "Permission denied")

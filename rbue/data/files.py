@@ -1,5 +1,7 @@
 """Reading files into arrays: .npy files as memory maps, images by Pillow. Decoded arrays are stored on disk."""
 
+import hashlib
+import json
 import os
 import tempfile
 import warnings
@@ -14,6 +16,9 @@ from tqdm import tqdm
 from rbue.errors import UserError
 
 NAMES = ("train_images", "train_labels", "test_images", "test_labels")
+
+
+SUMS = "sha256.json"  # of arrays that were decoded here
 
 
 class WrongSize(UserError):
@@ -79,15 +84,41 @@ def fit_square(image, size):
 
 
 def keep(arrays, folder):
-    """Store the arrays in the folder atomically, so that a killed process leaves no incomplete file.
+    """Store the arrays and their sha256 in the folder atomically, so that a killed process leaves no incomplete file.
 
     If the folder is read-only, warn: the next run decodes the images again.
     """
     try:
+        (folder / SUMS).unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
             for name, array in arrays.items():
                 np.save(Path(scratch) / f"{name}.npy", array)
-            for name in arrays:
-                os.replace(Path(scratch) / f"{name}.npy", folder / f"{name}.npy")
+            sums = {name: sha256(array) for name, array in arrays.items()}
+            Path(scratch, SUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
+            for name in [*(f"{name}.npy" for name in arrays), SUMS]:
+                os.replace(Path(scratch) / name, folder / name)
     except OSError as error:
         warnings.warn(f"the decoded images were not kept, so the next run decodes them again: {error}", stacklevel=2)
+
+
+def open_kept(folder):
+    """Open the four arrays as memory maps. Refuse arrays that have changed since `keep` stored them."""
+    arrays = {name: open_npy(folder / f"{name}.npy") for name in NAMES}
+    for name in changed(arrays, folder / SUMS):
+        raise UserError(f"{folder / name}.npy has changed since it was decoded")
+    return arrays
+
+
+def changed(arrays, sums):
+    """Return the names of arrays whose sha256 is another. Without the file of sums, the arrays are the user's own."""
+    try:
+        expected = json.loads(sums.read_text(encoding="utf-8"))
+        return [name for name in arrays if sha256(arrays[name]) != expected[name]]
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{sums} cannot be read ({error})") from error
+
+
+def sha256(array):
+    return hashlib.sha256(np.ascontiguousarray(array)).hexdigest()

@@ -10,6 +10,7 @@ size. With `size` in the dataset's YAML, images of any size are cropped to their
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import numpy as np
 from PIL import Image
 from torchvision.datasets import ImageFolder
 
-from rbue.data.files import NAMES, WrongSize, decode_splits, fit_square, keep, list_some, open_npy
+from rbue.data.files import NAMES, WrongSize, decode_splits, fit_square, keep, list_some, open_kept, open_npy
 from rbue.errors import UserError
 
 WAY_OUT = "size: 32 in the dataset's YAML cuts and resizes all images"
@@ -62,7 +63,8 @@ def read_images(folder, size=None):
     train, test = ([(Path(path), label) for path, label in split.samples] for split in splits)
     kept, names = folder / f"decoded-{fingerprint(folder, [*train, *test], size)}", {"classes": splits[0].classes}
     if all((kept / f"{name}.npy").exists() for name in NAMES):
-        return {name: open_npy(kept / f"{name}.npy") for name in NAMES} | names
+        with suppress(UserError):  # a damaged array is decoded again
+            return open_kept(kept) | names
     side = first_side(train[0][0]) if size is None else size
     arrays = decode_same_size(train, test, side, folder.name, fit=size is not None)
     keep_in(kept, arrays)

@@ -11,7 +11,6 @@ If an official dataset is there in none of these forms, it is downloaded. Every 
 because nobody would notice that a network was trained on half of a dataset.
 """
 
-import hashlib
 import os
 import socket
 import tempfile
@@ -28,7 +27,7 @@ import torch
 from torchvision.datasets import CIFAR10, CIFAR100
 from torchvision.datasets.utils import check_integrity, download_and_extract_archive, extract_archive
 
-from rbue.data.files import NAMES, decode_splits, keep, list_some, open_npy
+from rbue.data.files import NAMES, decode_splits, keep, list_some, open_kept, sha256
 from rbue.data.names import CLASSES
 from rbue.data.own import Own
 from rbue.errors import UserError, refuse_second
@@ -150,7 +149,7 @@ def find_arrays(source, folder, download=True):
         fetch(source, folder)
     origin = folder / "*.npy" if packed else root
     try:
-        arrays = {name: open_npy(path) for name, path in files.items()} if packed else source.read(root, source)
+        arrays = open_kept(folder) if packed else source.read(root, source)
         for name in NAMES:
             verify(arrays[name], name, source, files[name] if packed else root)
     except UserError as wrong:
@@ -186,7 +185,7 @@ def verify(array, name, source, path):
     if not images:
         verify_labels(array, source.classes, path)
     expected = source.sha256.get(name)
-    if expected and (found := hashlib.sha256(np.ascontiguousarray(array)).hexdigest()) != expected:
+    if expected and (found := sha256(array)) != expected:
         raise UserError(f"{path} does not hold the official {what} (sha256 {found[:8]}…, not {expected[:8]}…)")
 
 
