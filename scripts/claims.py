@@ -19,7 +19,7 @@ from rbue.report.claims.text import counts
 from rbue.report.tables import put_between
 from rbue.report.verdict import BEGIN, END
 from rbue.runs.places import PAPER
-from rbue.runs.results import collect
+from rbue.runs.results import collect, write
 
 
 def arguments(argv):
@@ -40,14 +40,12 @@ def main(argv=None):
     found = list(collect(args.results))
     frames = our_frames(found)
     ledger = build(found, args.paper, frames)
-    out = Path(args.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(markdown(ledger), encoding="utf-8", newline="\n")
+    write(args.out, markdown(ledger))
     if args.readme and found:  # without results, the README keeps its verdict
         put_between(args.readme, BEGIN, END, verdict.markdown(verdict.build(found, args.paper, frames)))
     if args.print:
         print(f"\n{summary(ledger)}\n")
-    print(f"{out}: " + "; ".join(f"{what}: {count}" for what, count in counts(ledger)).replace("`", ""))
+    print(f"{args.out}: " + "; ".join(f"{what}: {count}" for what, count in counts(ledger)).replace("`", ""))
 
 
 if __name__ == "__main__":

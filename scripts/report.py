@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.report.page import build
 from rbue.runs.places import PAPER
-from rbue.runs.results import collect
+from rbue.runs.results import collect, write
 
 
 def arguments(argv):
@@ -31,8 +31,7 @@ def main(argv=None):
     args = arguments(argv)
     out = Path(args.out)
     page = build(collect(args.results), args.paper, out.parent / "figures", out.parent / "benchmarks")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(page, encoding="utf-8", newline="\n")
+    write(out, page)
     print(f"{out}: {len(page) / 1e6:.1f} MB, open it in any browser: {out.resolve().as_uri()}")
 
 

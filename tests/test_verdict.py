@@ -8,6 +8,8 @@ import pytest
 from rbue.report import verdict
 from rbue.report.claims.numbers import Numbers, paper_frame
 from rbue.report.claims.values import Value
+from rbue.report.figures import headline
+from rbue.report.records import records
 from rbue.report.rows import LABELS, PROPOSED
 from rbue.report.verdict import NO, PARTLY, UNKNOWN, YES, Evidence
 from rbue.runs.results import collect
@@ -110,6 +112,14 @@ def test_the_readme_opens_with_the_verdict_that_the_committed_results_give():
     assert shown == verdict.markdown(verdict.build(list(collect(ROOT / "results" / "runs")), PAPER)), (
         "run 'make claims'"
     )
+
+
+def test_the_headline_figure_counts_as_the_verdict_does():
+    results = list(collect(ROOT / "results" / "runs"))
+    sentence = verdict.build(results, PAPER)[0].sentence
+    cells = headline.compared(records(results), PAPER)
+    accuracy, ece = (headline.agree(cells, metric).sum() for metric in ("accuracy", "ece"))
+    assert f"in {accuracy} of {len(cells)} measured cells" in sentence and f"our ECE in {ece} (" in sentence
 
 
 def test_the_text_links_each_answer_to_its_claims():

@@ -132,10 +132,9 @@ def write(table, out):
 
 
 def write_forms(stem, texts):
-    stem.parent.mkdir(parents=True, exist_ok=True)
     paths = {stem.with_name(f"{stem.name}.{suffix}"): text for suffix, text in texts.items()}
     for path, text in paths.items():
-        path.write_text(text, encoding="utf-8", newline="\n")
+        results.write(path, text)
     return list(paths)
 
 
