@@ -2,11 +2,13 @@
 
 python scripts/benchmark.py                      # = make benchmark; a CPU measures the small network only
 python scripts/benchmark.py --only layers        # one part: training, packing, layers, prediction, corruptions or start
-python scripts/benchmark.py --archs vgg13        # other networks; only training is measured for all of them
+python scripts/benchmark.py --archs vgg13        # other networks; training and packing are measured for all of them
+python scripts/benchmark.py --only training packing --dataset tinyimagenet    # with images of 64 × 64 pixels
+python scripts/benchmark.py --only reading --dataset tinyimagenet    # the first and the second start on real files
 
-Images are random bytes of CIFAR-10's shape, since the speed does not depend on their content. fp32 is PyTorch's
-default: convolutions use TF32 if the GPU can. Each number is the median of several repeats after a warm-up. The table
-is written to results/benchmarks/<hardware>.json, .pdf and .svg.
+Images are random bytes of CIFAR-10's shape or another dataset's, since the speed does not depend on their content. fp32
+is PyTorch's default: convolutions use TF32 if the GPU can. Each number is the median of several repeats after a
+warm-up. The table is written to results/benchmarks/<hardware>.json, .pdf and .svg.
 """
 
 import argparse
@@ -20,7 +22,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -35,17 +37,20 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from rbue import methods, networks, surgery
-from rbue.data import Data
+from rbue.cli import one_sentence_errors
+from rbue.data import DATASETS, Data
 from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
+from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.layers import DropReLU, RReLU, Stem, StochasticLayer
-from rbue.runs import devices, results
+from rbue.runs import devices, places, results
 from rbue.runs.compose import own_hydra, parse, register_once
 from rbue.training import capture
 from rbue.training.step import Images, Step
 
 PARTS = ("training", "packing", "layers", "prediction", "corruptions", "start")
-BATCH, IMAGES = 128, 50_000
+EVERY = ("training", "packing")  # the parts that are measured for all networks
+IMAGES = 50_000
 TESTS = 10_000 if torch.cuda.is_available() else 500
 
 
@@ -74,14 +79,14 @@ class Plain(StochasticLayer):
         return self.activation(x)
 
 
-def make_data():
+def make_data(classes=10, size=32):
     generator = np.random.default_rng(0)  # several times as fast as torch's, which would slow the measured start
 
     def images(count):
-        pixels = generator.integers(256, size=(count, 3, 32, 32), dtype=np.uint8)
-        return torch.from_numpy(pixels), torch.from_numpy(generator.integers(10, size=count))
+        pixels = generator.integers(256, size=(count, 3, size, size), dtype=np.uint8)
+        return torch.from_numpy(pixels), torch.from_numpy(generator.integers(classes, size=count))
 
-    return Data(*images(IMAGES), *images(TESTS), 10, torch.full((3,), 0.5), torch.full((3,), 0.25))
+    return Data(*images(IMAGES), *images(TESTS), classes, torch.full((3,), 0.5), torch.full((3,), 0.25))
 
 
 def make_run(*overrides):
@@ -116,11 +121,19 @@ def pytorch_defaults():
 class Bench:
     """Measure, and collect the rows of the table."""
 
-    def __init__(self, device, quick):
-        self.device, self.data = device, make_data()
-        self.images = Images(self.data, 4, device)
+    def __init__(self, device, quick, dataset="cifar10"):
+        self.device, self.dataset, self.size = device, dataset, DATASETS[dataset].size
+        self.batch = self.run().batch
         self.inner, self.repeats = (3, 3) if quick else (100, 5)
         self.gpu, self.rows, self.limit = device.type == "cuda", [], matmul_rate(device)
+
+    @cached_property
+    def data(self):
+        return make_data(DATASETS[self.dataset].classes, self.size)
+
+    @cached_property
+    def images(self):
+        return Images(self.data, 4, self.device)
 
     @property
     def held(self):
@@ -151,38 +164,48 @@ class Bench:
         base = next((r for r in self.rows if r["group"] == group and r["name"] == against), None)
         return speed / base["images_per_second"] if base else None
 
+    def run(self, *words):
+        return make_run(f"dataset={self.dataset}", *words)
+
+    def group(self, arch, kind):
+        """Return the name of a group of rows, with the size of the images if it is not CIFAR's."""
+        return f"{arch} {kind}" if self.size == 32 else f"{arch} {self.size}x{self.size} {kind}"
+
+    def flops(self, arch):
+        return 3 * flops_of(arch, self.size)
+
     def step(self, run, layer=None):
-        network = methods.build(run, 10, IMAGES)
+        network = methods.build(run, self.data.classes, IMAGES)
         network = surgery.randomize(network, layer) if layer else network
         step = Step(run, network, self.images, self.device)
         step.shuffle(0)
         return step
 
     def training(self, arch):
-        group, flops, few = f"{arch} train", 3 * flops_of(arch), min(self.inner, 20)
+        group, flops, few = self.group(arch, "train"), self.flops(arch), min(self.inner, 20)
         plain, held = "plain loop: fp32, eager, DataLoader", "the same loop, data on the device"
         with pytorch_defaults():
-            before, loop = self.held, PlainLoop(arch, self.data, self.device)
-            common = {"images": BATCH, "flops": flops, "inner": few, "before": before}
+            before, loop = self.held, PlainLoop(arch, self.data, self.device, self.batch)
+            common = {"images": self.batch, "flops": flops, "inner": few, "before": before}
             self.row(group, plain, loop.from_loader, **common)
             loop.batches.close()  # its workers must not compete with the next measurement
             self.row(group, held, loop.from_device, against=plain, **common)
-        self.race(group, BATCH, [self.trained("ours", arch, 1, flops=flops, against=held)])
+        self.race(group, self.batch, [self.trained("ours", arch, 1, flops=flops, against=held)])
 
     def packing(self, arch):
-        flops = 3 * flops_of(arch)
+        flops = self.flops(arch)
         one = self.trained("one model", arch, 1, flops=flops)
         four = self.trained("four models", arch, 4, flops=flops, against="one model")
-        self.race(f"{arch} packed", BATCH, [one, four])
+        self.race(self.group(arch, "packed"), self.batch, [one, four])
 
     def trained(self, name, arch, models, layer=None, **settings):
         """Return a runner for one step of `models` networks. Its memory is the warm-up's: a replay allocates none."""
         before = self.held
         with devices.measured(self.device) as cost:
-            steps = [self.step(make_run(f"arch={arch}", f"seed={seed}"), layer) for seed in range(models)]
+            steps = [self.step(self.run(f"arch={arch}", f"seed={seed}"), layer) for seed in range(models)]
             function, how = capture.accelerate(steps, self.device)
         settings |= {"engine": how, "peak_memory_bytes": cost["peak_memory_bytes"] - before}
-        return name, function, settings | {"images": models * BATCH}
+        return name, function, settings | {"images": models * self.batch}
 
     def layers(self, arch):
         made = [
@@ -196,17 +219,17 @@ class Bench:
                 ("LeakyReLU: RReLU without its noise", Plain(RReLU().deterministic())),
             )
         ]
-        self.race(f"{arch} layers", BATCH, made)
+        self.race(self.group(arch, "layers"), self.batch, made)
 
     def prediction(self, arch, samples=100):
-        group, passes = f"{arch} predict", 5
+        group, passes, classes = self.group(arch, "predict"), 5, self.data.classes
         for where, position in (("everywhere", "all"), ("before the classifier", "last")):
             made = {
                 kind: surgery.randomize(network, layer, position=position).to(self.device).eval()
                 for kind, network, layer in (
-                    ("plain", plain_network(arch), Textbook("DropReLU")),
-                    ("noise", networks.build(arch, 10), DropReLU(0.9)),
-                    ("relu", networks.build(arch, 10), Plain()),
+                    ("plain", plain_network(arch, classes), Textbook("DropReLU")),
+                    ("noise", networks.build(arch, classes), DropReLU(0.9)),
+                    ("relu", networks.build(arch, classes), Plain()),
                 )
             }
             plain, relu = f"{samples} fp32 eager passes, noise {where}", f"ours, ReLU in place of noise {where}"
@@ -232,7 +255,7 @@ class Bench:
 
     def predicted(self, name, network, samples, against):
         """Return a runner that predicts all test images with our evaluator."""
-        run, before = make_run(f"samples={samples}", "method=dropreLU"), self.held
+        run, before = self.run(f"samples={samples}", "method=dropreLU"), self.held
         batch = evaluator.batch_size(run, self.device)
         with devices.measured(self.device) as cost, torch.no_grad():
             images = self.pictures().to(evaluator.precision_of(run, self.device))
@@ -258,6 +281,21 @@ class Bench:
         same = f"ours, the same {len(cells)} types"
         self.row("corruptions", same, ours, scale=1 / count, against=plain, **common)
 
+    def reading(self, data_dir):
+        """Measure how long real files take to read, each time in a new process: the first time, when images may have to
+        be decoded, and the second time."""
+        folder, source = data_dir.resolve() / self.dataset, DATASETS[self.dataset]
+        if not (folder / source.layout).is_dir():
+            raise UserError(f"{folder} holds no {source.layout}: make data DATASET={self.dataset} fetches it")
+        with tempfile.TemporaryDirectory() as scratch:  # so that stored arrays are neither used nor replaced
+            place = Path(scratch, self.dataset)
+            place.mkdir()
+            (place / source.layout).symlink_to(folder / source.layout)
+            group, images, first = f"{self.dataset} reading", source.train + source.test, "first start"
+            for name, against in ((first, None), ("second start", first)):
+                taken, peak = read_once(self.dataset, scratch)
+                self.add(group, name, taken, images, against=against, peak_memory_bytes=peak)
+
     def start(self, arch):
         """Measure seconds from the start of Python to the end of the first training step, each in a new process.
 
@@ -280,6 +318,21 @@ class Bench:
         self.rows.append(row | {"seconds": phases, "repeats": every})
         phase_times = ", ".join(f"{phase} {spent:.1f}" for phase, spent in phases.items())
         print(f"{arch} start, {name}: {' '.join(f'{s:.1f}' for s in every)} s (the median: {phase_times})", flush=True)
+
+
+def read_once(dataset, data_dir):
+    """Read a dataset in a new process. Return the seconds without Python's imports, and the peak memory of the host."""
+    code = """if True:
+        import resource, sys, time
+        from rbue import data
+        began = time.perf_counter()
+        data.load(*sys.argv[1:], download=False)
+        print(time.perf_counter() - began, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"""
+    child = [sys.executable, "-c", code, dataset, data_dir]
+    taken, peak = subprocess.run(child, check=True, stdout=subprocess.PIPE, text=True, cwd=places.ROOT).stdout.split()[
+        -2:
+    ]
+    return float(taken), int(peak)
 
 
 def started(arch, env):
@@ -322,14 +375,12 @@ def packages_own(images):
 class PlainLoop:
     """One step of the usual training loop, as in a paper's repository."""
 
-    def __init__(self, arch, data, device):
-        self.device, self.network = device, plain_network(arch).to(device)
+    def __init__(self, arch, data, device, batch):
+        self.device, self.network = device, plain_network(arch, data.classes).to(device)
         self.optimizer = torch.optim.SGD(self.network.parameters(), 0.1, 0.9, weight_decay=1e-4, nesterov=True)
         workers = min(8, os.cpu_count() - 1)
-        loader = DataLoader(
-            Pictures(data), BATCH, shuffle=True, num_workers=workers, pin_memory=device.type == "cuda", drop_last=True
-        )
-        self.batches = self.endless(loader)
+        loading = {"num_workers": workers, "pin_memory": device.type == "cuda", "drop_last": True}
+        self.batches = self.endless(DataLoader(Pictures(data), batch, shuffle=True, **loading))
         self.x, self.y = (t.to(device) for t in next(self.batches))
 
     def endless(self, loader):
@@ -349,9 +400,9 @@ class PlainLoop:
         self.optimizer.step()
 
 
-def plain_network(arch):
+def plain_network(arch, classes):
     """Build a network without our optimizations for speed."""
-    network = networks.ARCHS[arch](10)
+    network = networks.ARCHS[arch](classes)
     for stem in (m for m in network.modules() if isinstance(m, Stem)):
         stem.__class__ = torch.nn.Conv2d
     return network
@@ -363,7 +414,8 @@ class Pictures(Dataset):
 
         self.images, self.labels = data.train_images, data.train_labels
         self.transform = transforms.Compose([
-            transforms.ToPILImage(), transforms.RandomCrop(32, 4), transforms.RandomHorizontalFlip(),
+            transforms.ToPILImage(), transforms.RandomCrop(data.train_images.shape[-1], 4),
+            transforms.RandomHorizontalFlip(),
             transforms.ToImage(), transforms.ToDtype(torch.float32, scale=True),
             transforms.Normalize(data.mean.tolist(), data.std.tolist()),
         ])  # fmt: skip
@@ -375,12 +427,12 @@ class Pictures(Dataset):
         return self.transform(self.images[index]), self.labels[index]
 
 
-def flops_of(arch):
+def flops_of(arch, size):
     """Floating-point operations of one forward pass of one image."""
     from torch.utils.flop_counter import FlopCounterMode  # imported here, so that it does not slow the start
 
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        networks.build(arch, 10).eval()(torch.zeros(1, 3, 32, 32))
+        networks.build(arch, 10).eval()(torch.zeros(1, 3, size, size))
     return counter.get_total_flops()
 
 
@@ -434,17 +486,21 @@ def main(argv=None):
     gpu = torch.cuda.is_available()
     usual = ["resnet18", "vgg13", "densenet121"] if gpu else ["small"]
     parser.add_argument("--archs", nargs="+", default=usual, choices=list(networks.ARCHS))
-    parser.add_argument("--only", nargs="+", choices=PARTS)
+    parser.add_argument("--only", nargs="+", choices=[*PARTS, "reading"])
+    parser.add_argument(
+        "--dataset", default="cifar10", choices=[name for name, source in DATASETS.items() if source.url]
+    )
+    parser.add_argument("--data-dir", type=Path, default="data", help="for `reading`: the folder of real files")
     parser.add_argument("--quick", action="store_true", help="few repeats, nothing written: for a look")
     parser.add_argument("--first-step", metavar="ARCH", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.first_step:
         return first_step(args.first_step)
-    bench = Bench(devices.choose("auto"), args.quick or not gpu)
+    bench = Bench(devices.choose("auto"), args.quick or not gpu, args.dataset)
     for part in args.only or PARTS:
-        for arch in args.archs if part == "training" else args.archs[:1]:
+        for arch in args.archs if part in EVERY else args.archs[:1]:
             began = time.perf_counter()
-            getattr(bench, part)(arch)
+            bench.reading(args.data_dir) if part == "reading" else getattr(bench, part)(arch)
             print(f"({part}, {arch}: {time.perf_counter() - began:.0f} s)", flush=True)
             content = content_of(bench)
             content, message = (content, "quick, so nothing is written") if args.quick else save(content)
@@ -454,4 +510,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    with one_sentence_errors():
+        main()

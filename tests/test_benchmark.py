@@ -6,6 +6,7 @@ import runpy
 import pytest
 from conftest import ROOT
 
+from rbue.errors import UserError
 from rbue.report.benchmark import draw, merged, table
 
 MEASURED = sorted((ROOT / "results" / "benchmarks").glob("*.json"))
@@ -88,3 +89,19 @@ def test_what_is_measured_can_be_built():
     like = surgery.randomize(methods.build(run, 10, 100), leaky).eval()
     twin = surgery.deterministic(surgery.randomize(methods.build(run, 10, 100), script["RReLU"]())).eval()
     assert torch.equal(like(x), twin(x))
+
+
+def test_images_of_another_dataset_have_its_shape_and_groups_of_their_own(tmp_path):
+    import torch
+
+    bench = runpy.run_path(str(ROOT / "scripts" / "benchmark.py"))["Bench"](torch.device("cpu"), True, "tinyimagenet")
+    assert (bench.batch, bench.size) == (100, 64)
+    assert bench.group("vgg13", "train") == "vgg13 64x64 train"
+    with pytest.raises(UserError, match="tinyimagenet holds no tiny-imagenet-200: make data"):
+        bench.reading(tmp_path)
+
+
+def test_a_dataset_is_read_in_a_process_of_its_own(tmp_path):
+    script = runpy.run_path(str(ROOT / "scripts" / "benchmark.py"))
+    seconds, peak = script["read_once"]("digits", str(tmp_path))
+    assert seconds > 0 and peak > 1797 * 3 * 32 * 32  # the images themselves

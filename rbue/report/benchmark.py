@@ -6,7 +6,7 @@ from rbue.progress import padded
 from rbue.report.columns import grid, number, shown, words
 from rbue.report.figures.style import canvas, save, styled
 
-GROUPS = ("train", "packed", "layers", "predict", "corruptions", "start")  # the last word of a row's group
+GROUPS = ("train", "packed", "layers", "predict", "corruptions", "start", "reading")  # the last word of a row's group
 
 
 @shown
