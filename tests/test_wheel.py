@@ -49,6 +49,7 @@ def test_a_wheel_trains_and_makes_a_table_from_any_folder(installed, tmp_path):
     words = ["method=dropreLU", "q=0.9", "dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2"]
     assert "wrote results/runs/digits/small/dropreLU-q0.9" in python("-m", "rbue", *words, cwd=here, path=installed)
     assert "python -m rbue --help lists" in python("-m", "rbue", "q=0.9", cwd=here, path=installed, fails=True)
+    assert "  python -m rbue method=dropreLU q=0.9" in python("-m", "rbue", "--help", cwd=here, path=installed)
     python("-m", "rbue", "tables", "--results", str(here / "results/runs"), cwd=there, path=installed)
     table, papers = (there / "results/tables/demo" / f"{name}.md" for name in ("digits", "position"))
     assert "(epochs=1, samples=2)" in table.read_text(encoding="utf-8")

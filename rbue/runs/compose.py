@@ -16,7 +16,7 @@ from rbue.config import Run, gpus
 from rbue.errors import UserError
 from rbue.methods import METHODS
 from rbue.runs.messages import no_setting
-from rbue.runs.places import CONF
+from rbue.runs.places import COMMAND, CONF
 
 
 @dataclass
@@ -43,6 +43,7 @@ def register():
     store(group="hydra/sweeper", name="union", node=Union)
     store(group="hydra/launcher", name="packed", node=Packed)
     OmegaConf.register_new_resolver("hyperparameters", hyperparameters, replace=True)
+    OmegaConf.register_new_resolver("command", lambda: COMMAND, replace=True)
     OmegaConf.register_new_resolver("gpus", gpus, replace=True)
     OmegaConf.register_new_resolver("places", lambda per_gpu: gpus() * (per_gpu or 1) or os.cpu_count(), replace=True)
     OmegaConf.register_new_resolver("gpu_share", lambda per_gpu: 1 / (per_gpu or 1) if gpus() else 0, replace=True)
