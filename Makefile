@@ -35,7 +35,7 @@ sweep: setup ## Run the cells of one table or figure: make sweep SWEEP=table1 AR
 status: setup ## Which cells are done, running, failed, missing: of what was begun, or of SWEEP=table1 ARGS="seed=0,1,2"
 	@$(PY) scripts/status.py $(addprefix sweep=,$(SWEEP)) $(ARGS)
 
-chaos: setup ## Storm: kill, double and misspell sweeps of the digits, start them in every way; half an hour on 2 cores
+chaos: setup ## Kill sweeps of the digits, start them twice, with wrong words and by every launcher; half an hour on 2 cores
 	$(PY) scripts/chaos.py $(ARGS)
 
 test: setup ## Check style and run the tests

@@ -8,13 +8,24 @@ from rbue.errors import UserError
 if TYPE_CHECKING:
     from rbue.layers import Dropout, DropReLU, RReLU
     from rbue.sampling import Prediction, predict
-    from rbue.surgery import randomize
+    from rbue.surgery import deterministic, randomize
 
 __version__ = "0.1.0"  # pyproject.toml reads it from here
-__all__ = ["DropReLU", "Dropout", "Prediction", "RReLU", "UserError", "__version__", "predict", "randomize"]
+__all__ = [
+    "DropReLU",
+    "Dropout",
+    "Prediction",
+    "RReLU",
+    "UserError",
+    "__version__",
+    "deterministic",
+    "predict",
+    "randomize",
+]
 
 _ROOMS = {
     "randomize": "rbue.surgery",
+    "deterministic": "rbue.surgery",
     "predict": "rbue.sampling",
     "Prediction": "rbue.sampling",
     "DropReLU": "rbue.layers",

@@ -1,7 +1,7 @@
 """Measure how fast the suite is, as ratios measured side by side in one run, on any hardware.
 
 python scripts/benchmark.py                      # = make benchmark; a CPU measures the small network only
-python scripts/benchmark.py --only layers        # one part: training, packing, layers, prediction, corruptions or start
+python scripts/benchmark.py --only layers        # one part; `reading` only runs if it is named
 python scripts/benchmark.py --archs vgg13        # other networks; training and packing are measured for all of them
 python scripts/benchmark.py --only training packing --dataset tinyimagenet    # with images of 64 × 64 pixels
 python scripts/benchmark.py --only reading --dataset tinyimagenet    # the first and the second start on real files

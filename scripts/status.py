@@ -6,6 +6,7 @@ python scripts/status.py sweep=table1 seed=0,1,2         # the overrides of any 
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
@@ -26,11 +27,30 @@ def main(argv=None):
     words = take_plugins(arguments(argv).words)
     folder = dict(word.split("=", 1) for word in words if "=" in word).get("results_dir", "results/runs").strip("'\"")
     asked = any(not word.startswith(("results_dir=", "weights_dir=")) for word in words)
-    cells, notes = ([sweeps.cell(run) for run in sweeps.runs_of(words)], []) if asked else begun_cells(folder, words)
+    cells, notes = asked_cells(words) if asked else begun_cells(folder, words)
     if not cells:
         print(f"{folder} holds no result yet: {COMMAND} -m sweep=demo makes some")
         return
     print("\n".join([sweeps.table(cells), *notes]))
+
+
+def asked_cells(words):
+    """Return the cells of a sweep. If more of them have results of the other precision, which means that they were
+    trained on other hardware than this machine's, return those, and a note."""
+    runs = sweeps.runs_of(words)
+    given = any(word.startswith("precision=") for word in words)
+    others = [] if given else [replace(run, precision=OTHER[run.precision]) for run in runs]
+    if sum(map(is_finished, others)) <= sum(map(is_finished, runs)):
+        return [sweeps.cell(run) for run in runs], []
+    note = f"with precision={others[0].precision}, as most of the results; here it would be {runs[0].precision}"
+    return [sweeps.cell(run) for run in others], [note]
+
+
+OTHER = {"fp32": "bf16", "bf16": "fp32"}
+
+
+def is_finished(run):
+    return (results.folder(run) / "result.json").exists()
 
 
 def begun_cells(folder, words):

@@ -272,7 +272,7 @@ def test_temperature_and_foreign_images_are_tables_of_all_that_have_them():
     scaled = cells_of([analysed("SVI"), result("Single")], "temperature", "SVI")
     assert (scaled["ECE: before"], scaled["Temperature"]) == ("0.030 (1)", "1.30 (1)")
     foreign = cells_of([analysed("SVI")], "ood", "SVI")
-    assert (foreign["Foreign images"], foreign["AUROC"]) == ("CIFAR-100", "0.910 (1)")
+    assert (foreign["OOD images"], foreign["AUROC"]) == ("CIFAR-100", "0.910 (1)")
 
 
 def test_over_q_the_draws_are_on_the_exact_curve_and_far_from_the_papers():

@@ -48,7 +48,7 @@ def drawn():
         for name in ("write_csv", "write_text"):
             for module in DRAWING:
                 patch.setattr(module, name, lambda *_: Path(), raising=False)
-        patch.setitem(FIGURES, "tables of twins, temperature and foreign images", lambda *_: [])
+        patch.setitem(FIGURES, "tables of twins, temperature and OOD images", lambda *_: [])
         draw(only(whole_suite(MATCHED)), PAPER, "out")
         headline.draw(read_records(whole_suite(MATCHED)), PAPER, "out")
     return figures

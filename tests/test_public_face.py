@@ -47,8 +47,19 @@ def test_every_public_name_is_there_and_no_other():
     names = {}
     exec("from rbue import *", names)
     assert set(rbue.__all__) <= set(dir(rbue)) and set(rbue.__all__) <= set(names)
+
     with pytest.raises(AttributeError, match="'rbue' has no attribute 'randomise'"):
         rbue.randomise  # noqa: B018
+
+
+def test_without_noise_a_network_gives_the_mean_of_its_random_layers():
+    random = network()
+    first, last = random.get_submodule("0"), random.get_submodule("2")
+    plain = rbue.deterministic(random).eval()
+    torch.testing.assert_close(
+        plain(X), last(nn.functional.leaky_relu(first(X), 0.4))
+    )  # 1 - q of a negative input stays
+    assert rbue.predict(random, X, samples=2).mutual_information.max() > 0  # the original keeps its noise
 
 
 def test_the_version_is_written_once():

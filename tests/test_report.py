@@ -101,7 +101,7 @@ def test_it_has_every_row_table_claim_and_figure(page):
         "Table 6: ",
         "As Tables 4 and 5, diversity:",
         "One pass instead of many",
-        "Images from",
+        "Out-of-distribution images",
     ):
         assert heading in text
     assert "NVIDIA H200" in text and "0123456789" in text  # hardware and commit of each number

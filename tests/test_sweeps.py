@@ -155,6 +155,17 @@ def test_status_leaves_out_what_it_does_not_know(tmp_path):
     assert [line.split()[:5] for line in said[1:]] == [["digits", "small", "demo", "10", "1"]]
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_status_of_a_sweep_finds_results_from_other_hardware(tmp_path, precision):
+    made_up.write(tmp_path, [digits_result(seed=seed, precision=precision) for seed in range(2)])
+    words = ["dataset=digits", "arch=small", "protocol=demo", "seed=0,1,2", "device=cpu", f"results_dir={tmp_path}"]
+    said, _ = status(*words, cwd=tmp_path)
+    assert said[1].split()[3:5] == ["3", "2"]
+    assert ("with precision=bf16, as most of the results" in said[-1]) == (precision == "bf16")
+    asked, _ = status(*words, "precision=fp32", cwd=tmp_path)
+    assert asked[1].split()[4] == ("2" if precision == "fp32" else "0")
+
+
 def begun_runs(contents, folder):
     ((group, configs),) = sweeps.begun_tables([each.config for each in made_up.read(contents)], folder).items()
     return sweeps.rows_of(group, configs)

@@ -110,7 +110,7 @@ def metrics_float(table):
 
 
 def size_float(table):
-    caption = f"{about(table)}: what the paper announces and does not print."
+    caption = f"{about(table)}: parameters, memory and test time, which the paper does not print."
     columns, cells = announced(table)
     rows = [tex_line(tex(cell["row"]), [column.shown(cell) for column in columns[1:]]) for cell in cells]
     heads = [SIZES.get(column.key, (column.group, "")) for column in ANNOUNCED]

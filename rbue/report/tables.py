@@ -43,7 +43,7 @@ def markdown(table):
     parts += [
         f"## {arch_name(arch)}\n\n{pipe(grid(columns, cells.to_dict('records')))}" for arch, cells in by_arch(table)
     ]
-    parts += [f"## What the paper announces and does not print\n\n{pipe(grid(*announced(table)))}"]
+    parts += [f"## Parameters, memory and test time, which the paper does not print\n\n{pipe(grid(*announced(table)))}"]
     parts += ["## Notes\n\n" + "\n".join(f"- {note}" for note in notes(table))]
     if outside(table):
         entries = "\n".join(f"- {entry}" for entry in outside(table))

@@ -140,7 +140,7 @@ def reading_notes(table):
     notes = ["Mean ± standard deviation over seeds (number of seeds); the number of seeds holds for the whole row."]
     if table.in_paper:
         notes += [
-            "Differences are ours − paper. The paper prints ECE with two decimals, so one within ±0.005 is none.",
+            "Differences are ours − paper. The paper prints ECE with two decimals: within ±0.005 it is only rounding.",
             "The paper's hours are an RTX 3090's: `faster` compares hardware too, the ratios to Single's time do not.",
         ]
     return notes

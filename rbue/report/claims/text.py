@@ -23,9 +23,9 @@ our runs. Built by `make claims`: do not edit.
 - **Verdict.** A claim that says "all" or "always" fails by one counterexample. Otherwise it holds if more than three
   quarters of its comparisons are for it, partly if at least a quarter is, and fails if fewer are for it and at least a
   quarter is against it. Anything else is inside the noise. All parts of a claim (accuracy, ECE) weigh the same.
-- **A claim that a method is better in general** is counted by cell (a dataset with a network), since the comparisons in
-  a cell share rows. On our numbers, the shares are averaged over the cells. On the paper's numbers, a sign-flip test
-  over the cells decides: the claim holds (or fails) only if its surplus of wins (or losses) is larger than chance gives
+- **A claim that a method is better in general** is counted per dataset and network, since comparisons on one network
+  share rows. On our numbers, the shares are averaged over the networks. On the paper's numbers, a sign-flip test over
+  the networks decides: the claim holds (or fails) only if its surplus of wins (or losses) is larger than chance gives
   in 5 % of all cases, and is undecided otherwise.
 - **Words on the paper's numbers** ("The paper" below): holds, partly, does not hold, undecided (no number is printed,
   or rounding or chance explains the difference). *By reading*: no number decides it. *By algebra*: a proof or a

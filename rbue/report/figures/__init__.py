@@ -37,7 +37,7 @@ FIGURES = {  # title → f(network, paper_dir, folder), which returns the writte
     "metrics against samples": samples.draw,
     "reliability diagrams": reliability.draw_reliability,
     "error against rejection": reliability.draw_rejection,
-    "tables of twins, temperature and foreign images": beyond.draw,
+    "tables of twins, temperature and OOD images": beyond.draw,
 }
 GRIDS = (diversity.grids, corruptions.grids, variance.grids, beyond.grids)
 

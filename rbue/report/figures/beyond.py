@@ -90,7 +90,7 @@ SCALED_NOTES = [
 # --- OOD images -------------------------------------------------------------------------------------------------------
 
 
-def elsewhere(result):
+def out_of_distribution(result):
     found = result.ood
     if not found:
         return None
@@ -98,15 +98,15 @@ def elsewhere(result):
     return {"dataset": found.dataset, "auroc": found.auroc, **entropy, "images": found.images}
 
 
-ELSEWHERE = [
-    words("dataset", "Foreign images", text=lambda cell: dataset_name(cell["dataset"])),
+OOD = [
+    words("dataset", "OOD images", text=lambda cell: dataset_name(cell["dataset"])),
     seeded("auroc", "AUROC", "", three),
     seeded("entropy", "Entropy, nats", "own", three),
-    seeded("entropy_out", "Entropy, nats", "foreign", three),
+    seeded("entropy_out", "Entropy, nats", "OOD", three),
     number("ours_images", "Images", "", count),
 ]
-ELSEWHERE_NOTES = [
-    "How well predictive entropy tells foreign images from the test set's own: 1 is always, 0.5 is chance.",
+OOD_NOTES = [
+    "AUROC of detecting out-of-distribution (OOD) images by their predictive entropy: 1 is perfect, 0.5 is chance.",
     SEEDS,
 ]
 
@@ -132,9 +132,9 @@ MORE = [
     seeded("ece_as_printed", "ECE", "paper's formula", three),
     seeded("aurc", "AURC", "", decimals(4)),
     seeded("auroc_misclassification", "AUROC of mistakes", "", three),
-    seeded("auroc", "Foreign images", "AUROC", three),
-    seeded("aupr", "Foreign images", "AUPR", three),
-    seeded("fpr95", "Foreign images", "FPR95", three),
+    seeded("auroc", "OOD images", "AUROC", three),
+    seeded("aupr", "OOD images", "AUPR", three),
+    seeded("fpr95", "OOD images", "FPR95", three),
 ]
 MORE_NOTES = [
     "Computed from `predictions.npz`. ECE with bins of equal width, as in the tables; with bins of equally many "
@@ -181,7 +181,7 @@ TABLES = {  # file → (title, function of a result, columns, notes)
     "twins": ("One pass instead of many", twin, TWIN, TWIN_NOTES),
     "temperature": ("Before and after temperature scaling", scaled, SCALED, SCALED_NOTES),
     "scores": ("More scores", more_scores, MORE, MORE_NOTES),
-    "ood": ("Images from elsewhere", elsewhere, ELSEWHERE, ELSEWHERE_NOTES),
+    "ood": ("Out-of-distribution images", out_of_distribution, OOD, OOD_NOTES),
     "own-corruptions": ("Corruptions beyond the 19", None, OWN_TYPES, OWN_TYPES_NOTES),
 }
 

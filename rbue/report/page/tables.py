@@ -86,7 +86,7 @@ def side_table(suite, dataset, arch):
 
 
 def costs(suite, found):
-    """Return parameters, memory and test time, which the paper announces and does not print."""
+    """Return parameters, memory and test time, which the paper announces but does not print."""
     caption = f"{name_of(found.dataset)}: parameters, memory and test time, protocol `{found.protocol}`"
     return table(*announced(found), caption, slug("costs", found.dataset, found.protocol))
 
