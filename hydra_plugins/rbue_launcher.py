@@ -36,7 +36,10 @@ class PackedLauncher(BasicLauncher):
 
     def run_one(self, number, overrides, one, failed):
         reasons = [failed[part.training_name] for part in one.run.trainings if part.training_name in failed]
-        returned = fail_job(one.run, reasons[0]) if reasons else super().launch([overrides], number)[0]
+        if reasons and sweeps.cell(one.run).state not in ("running", "done"):  # as by another process
+            returned = fail_job(one.run, reasons[0])
+        else:
+            returned = super().launch([overrides], number)[0]
         self.ended.append(sweeps.cell(one.run))
         left = sweeps.time_left([cell for _, cell in self.waiting.values()], self.ended)
         print(f"{self.total - len(self.waiting)} of {self.total} jobs ended{left}", flush=True)

@@ -69,5 +69,21 @@ def test_scores_of_other_images_are_not_continued(tested, digits):
     assert len(read) == 5
 
 
+def test_scores_of_other_weights_are_not_continued(tested, digits, monkeypatch):
+    run, test, read = tested
+    corruption.report(run, test, corruption.sets(run, digits))
+    read.clear()
+    monkeypatch.setattr(test, "weights", "those of a network that was trained again")
+    report = corruption.report(run, test, corruption.sets(run, digits))["corruptions"]
+    assert len(read) == 5 and "weights" not in report
+
+
+def test_networks_are_known_by_their_weights_and_buffers():
+    networks = [torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)).half() for _ in range(2)]
+    hashes = {evaluator.weights_hash(networks[:1]), evaluator.weights_hash(networks)}
+    networks[0][1].running_mean += 1
+    assert len(hashes | {evaluator.weights_hash(networks[:1])}) == 3
+
+
 def test_a_clean_dataset_has_no_corruptions(digits_run, digits):
     assert corruption.report(digits_run(), None, corruption.sets(digits_run(), digits)) == {}

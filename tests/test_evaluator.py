@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -236,3 +237,12 @@ def test_the_readmes_six_lines_run():
     assert len([line for line in code.splitlines() if line.strip()]) <= 6
     assert prediction.mean.shape == (2, 1000) and prediction.entropy.shape == (2,)
     assert (prediction.mutual_information > 0).all()  # no two samples are the same
+
+
+def test_a_batch_is_not_larger_than_the_test_set(digits_run, few_digits):
+    """On a GPU, the first batch fixes how many images a captured sampler takes: a larger set needs several batches."""
+    run = digits_run("method=dropreLU", "samples=2")
+    few = replace(few_digits, test_images=few_digits.test_images[:7], test_labels=few_digits.test_labels[:7])
+    network = methods.build(run, 10, 100).eval()
+    test = evaluator.Evaluator(run, [network], few, torch.device("cpu"))
+    assert test.batch == 7 and len(test(few_digits.test_images[:20])[0].mean) == 20

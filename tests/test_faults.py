@@ -12,8 +12,9 @@ import made_up
 import pytest
 import torch
 
+from hydra_plugins import rbue_launcher
 from rbue import cli, config, training
-from rbue.errors import UserError
+from rbue.errors import UserError, failure
 from rbue.runs import locks, results, schema, sweeps
 from rbue.training import checkpoints, loop, packs
 
@@ -313,6 +314,45 @@ def test_a_thousand_missing_trainings_are_each_looked_up_a_few_times(digits_run,
     monkeypatch.setattr(packs, "fit", lambda pack, data, device: trained.update(run.seed for run in pack) or {})
     yielded = list(packs.train_missing(runs, None, torch.device("cuda"), {}))
     assert trained == {*range(1000)} and len(yielded) == 250 and len(lookups) < 5 * len(runs)
+
+
+def test_a_training_that_another_process_advances_leaves_its_pack(digits_run, monkeypatch):
+    """The trainings of a pack step together, so they must stand at the same step."""
+    runs, steps, trained, fitted = [digits_run(f"seed={seed}") for seed in range(4)], {}, set(), []
+
+    def fit(pack, data, device):
+        fitted.append([run.seed for run in pack])
+        trained.update(fitted[-1])
+        steps[3] = 8  # as if another process had trained seed 3 and was killed
+        return {}
+
+    monkeypatch.setattr(packs, "is_trained", lambda run: run.seed in trained)
+    monkeypatch.setattr(packs, "steps_done", lambda run: steps.get(run.seed, 0))
+    monkeypatch.setattr(packs, "fit", fit)
+    list(packs.train_missing([dataclasses.replace(run, pack=2) for run in runs], None, torch.device("cuda"), {}))
+    assert fitted == [[0, 1], [2], [3]]
+
+
+def test_a_training_that_cannot_be_locked_is_told_before_the_next_is_trained(digits_run, monkeypatch):
+    runs = [digits_run(f"seed={seed}") for seed in range(2)]
+    weights = results.weights_folder(runs[0])
+    weights.parent.mkdir(parents=True)
+    weights.touch()  # a file blocks the folder's name
+    monkeypatch.setattr(packs, "fit", lambda *_: pytest.fail("trained before the failure was told"))
+    assert list(next(packs.train_missing(runs, None, torch.device("cpu"), {}))) == [runs[0].training_name]
+
+
+def test_a_job_of_another_process_is_not_failed_by_this_ones_training(digits_run, monkeypatch):
+    run = digits_run()
+    launcher = rbue_launcher.PackedLauncher.__new__(rbue_launcher.PackedLauncher)
+    launcher.waiting, launcher.total, launcher.ended = {}, 1, []
+    monkeypatch.setattr(rbue_launcher.BasicLauncher, "launch", lambda self, jobs, first: ["waited for"])
+    failed, one = {run.training_name: failure(ValueError("no"))}, sweeps.Cell(run, "missing")
+    lock = locks.try_lock(results.folder(run))
+    assert launcher.run_one(0, [], one, failed) == "waited for"
+    assert not (results.folder(run) / "failed.json").exists()
+    lock.release()
+    assert launcher.run_one(0, [], one, failed).status.name == "FAILED"
 
 
 def test_a_training_that_cannot_be_locked_stops_no_other(digits_run, monkeypatch):

@@ -247,6 +247,14 @@ def test_networks_packed_on_one_gpu_compare_by_their_time_alone():
     assert "equal share" in markdown(table(shares))
 
 
+def test_a_ratio_of_two_versions_of_the_code_says_so():
+    note = "The ratio to Single's time compares two versions of the code"
+    single, rest = packed("Single", 50.0, 120.0, code="one"), packed("MC-RReLU", 50.0, 121.0, code="one")
+    assert note not in markdown(table([single, rest]))
+    older = packed("SVI", 50.0, 150.0, code="two")
+    assert f"{note}: ResNet-18 SVI." in markdown(table([single, rest, older]))
+
+
 def test_times_of_a_cpu_which_may_be_busy_have_no_ratio():
     runs = [result(label, seconds=9.0, hardware="x86_64 CPU, 2 threads") for label in ("Single", "SVI")]
     assert cell(runs, "SVI").ours_train_seconds == 9 and pd.isna(cell(runs, "SVI").ours_time_ratio)

@@ -22,25 +22,25 @@ def report(run, test, sets):
     if sets is None:
         return {}
     path = results.folder(run) / "corruptions.json"
-    done = load_progress(path, sets.source)
+    done = load_progress(path, {"source": sets.source, "weights": test.weights})
     with tqdm(sets.cells, desc=f"{run.name} {sets.source}", unit="set", disable=bars()) as bar:
         for name, severity in bar:
             if name not in done["skipped"] and severity > len(done.get(part(name), {}).get(name, [])):
                 bar.set_postfix_str(f"{name} {severity}")
                 evaluate_cell(done, name, severity, run, sets, test)
                 results.write(path, done)
-    return {"corruptions": done}
+    return {"corruptions": {key: value for key, value in done.items() if key != "weights"}}
 
 
-def load_progress(path, source):
-    """Return the scores that an earlier start of this run stored, if it tested the same images."""
+def load_progress(path, tested):
+    """Return the scores that an earlier start of this run stored, if it tested the same weights on the same images."""
     try:
-        done = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        same = done.get("source") == source
-        kept = {"types": done["types"] if same else {}} | ({"own": done["own"]} if same and "own" in done else {})
-    except (ValueError, KeyError, AttributeError) as error:
+        done = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"types": {}}
+        scores = {"types": done["types"]} | ({"own": done["own"]} if "own" in done else {})
+        kept = scores if all(done.get(key) == value for key, value in tested.items()) else {"types": {}}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} cannot be read ({error}): move it away to test all of its sets again") from error
-    return {"source": source, **kept, "skipped": {}}  # types that were missing then may be on disk now
+    return {**tested, **kept, "skipped": {}}  # types that were missing then may be on disk now
 
 
 def part(name):

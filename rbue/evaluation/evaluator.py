@@ -1,6 +1,7 @@
 """Evaluator: predicts test images with a run's networks, compiled and captured as CUDA graphs if possible."""
 
 import copy
+import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -121,9 +122,10 @@ class Evaluator:
     """A run's networks, prepared for the device once. It can be called with any number of test sets."""
 
     def __init__(self, run: Run, networks: Sequence[nn.Module], data: Any, device: torch.device) -> None:
-        self.device, self.batch = device, batch_size(run, device)
+        self.device, self.batch = device, min(batch_size(run, device), len(data.test_images))
         self.mean, self.std = data.mean.to(device), data.std.to(device)
         self.dtype = precision_of(run, device)
+        self.weights = weights_hash(networks)
         samples = run.passes
         with devices.measured(device) as setup, torch.no_grad():
             images = nhwc(data.test_images[: self.batch], device)
@@ -159,6 +161,14 @@ class Evaluator:
         per_image = 1000 * cost["seconds"] / len(images)
         rate = {"images": len(images), "ms_per_image": per_image, "peak_memory_bytes": peak}
         return evaluated, cost | rate | self.about
+
+
+def weights_hash(networks):
+    """Return a hash of all parameters and buffers: scores of other weights must not be taken for these networks'."""
+    found = hashlib.sha256()
+    for tensor in (tensor for network in networks for tensor in network.state_dict().values()):
+        found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy())
+    return found.hexdigest()[:16]
 
 
 def nhwc(images, device):

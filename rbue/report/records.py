@@ -41,7 +41,11 @@ def records(results):
     held_out = frame.result.map(lambda result: bool(result.config.get("holdout"))).astype(bool)
     known = frame[~held_out].dropna(subset="images").drop_duplicates("dataset").set_index("dataset").images
     frame["images"] = frame.images.fillna(frame.dataset.map(known))  # corrupted runs of format 1 do not store it
-    frame["time_ratio"] = ratio_to(frame[(frame.row == "Single") & in_tables(frame)], frame, NETWORK)
+    single = frame[(frame.row == "Single") & in_tables(frame)]
+    frame["time_ratio"] = ratio_to(single, frame, NETWORK)
+    known = set(single[[*NETWORK, "origin"]].itertuples(index=False, name=None))
+    same_code = [place in known for place in frame[[*NETWORK, "origin"]].itertuples(index=False, name=None)]
+    frame["other_code"] = frame.time_ratio.notna() & ~np.array(same_code, bool)
     return frame
 
 
@@ -107,9 +111,10 @@ def machine(result):
 def origin(result):
     """Return what training times depend on besides the run: machine, torch and the code of a step. For older results,
     which do not know their code, it is the commit."""
-    commits = commit(result.environment.commit, result.environment.changed)
-    codes = sorted({part.code or commits for part in result.trainings} or {commits})
-    return f"{machine(result)}, torch {result.environment.torch}, {', '.join(codes)}"
+    where = result.environment
+    commits = commit(where.commit, where.changed)
+    codes = {f"torch {part.torch or where.torch}, {part.code or commits}" for part in result.trainings}
+    return f"{machine(result)}, {', '.join(sorted(codes)) or commits}"
 
 
 def commit(name, changed):

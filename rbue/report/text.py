@@ -153,8 +153,7 @@ def posterior_note(table):
         return []
     return [
         "SVI is not converged: SGD learns the weights' standard deviations at the rate of the means and leaves them "
-        "near their start. Learned to convergence (`rho_optimizer=adam`), they grow to the prior's and the network "
-        "underfits."
+        "near their start. With `rho_optimizer=adam`, which learns them faster, the network underfits."
     ]
 
 
@@ -186,8 +185,10 @@ def cost_notes(table):
     by_step = "Training time is that of a step with the GPU to itself, times the number of steps"
     share = "Training time is an equal share of what networks side by side on one GPU took, so without a ratio"
     busy = "Training time on a CPU depends on what else the machine does, so without a ratio"
+    versions = "The ratio to Single's time compares two versions of the code"
     hidden = "Peak memory is not known (networks trained side by side share it, or it was not measured)"
-    kinds = ((by_step, runs.by_step), (share, runs.shared), (busy, runs.on_cpu), (hidden, runs.peak_train_bytes.isna()))
+    kinds = [(by_step, runs.by_step), (versions, runs.other_code), (share, runs.shared), (busy, runs.on_cpu)]
+    kinds += [(hidden, runs.peak_train_bytes.isna())]
     return [f"{note}{rows_of(runs, which)}." for note, which in kinds if which.any()]
 
 

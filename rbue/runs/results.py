@@ -14,9 +14,12 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from inspect import getsource
 from pathlib import Path
 from statistics import mean
+from textwrap import dedent
 
+from rbue import config
 from rbue.errors import UserError
 from rbue.runs import locks, places, schema
 
@@ -213,19 +216,19 @@ def environment():
         "changed": not named and bool(_git("status", "--porcelain", "--untracked-files=no")),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
-        **{name: _version(name) for name in ("torch", "torchvision", "numpy", "hydra-core")},
+        **{name: package_version(name) for name in ("torch", "torchvision", "numpy", "hydra-core")},
     }
 
 
-STEP = ["noise", "layers", "networks", "tracing", "surgery", "data/augment", "training/step", "training/capture"]
+STEP = ["noise", "layers", "networks", "data/augment", "training/step", "training/capture"]
 
 
 @cache
 def step_code():
     """Return a hash of the code that decides the time of a training step and that all methods share. Training times of
     two commits compare if it is equal."""
-    sources = [(places.PACKAGE / f"{module}.py").read_text(encoding="utf-8") for module in STEP]
-    return hash_code(sources)
+    modules = [(places.PACKAGE / f"{module}.py").read_text(encoding="utf-8") for module in STEP]
+    return hash_code([*modules, *(dedent(getsource(part)) for part in (config.Run.optimizers, config.Run.sgd))])
 
 
 def hash_code(sources):
@@ -253,7 +256,7 @@ def _git(*command):
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _version(package):
+def package_version(package):
     try:
         return version(package)
     except PackageNotFoundError:

@@ -58,6 +58,7 @@ class Training:
     hardware: str | None = None
     engine: str | None = None
     code: str | None = None  # a hash of the code that decides the time of a step
+    torch: str | None = None
     parameters: int | None = None
     peak_memory_bytes: int | None = None
     setup_seconds: float | None = None

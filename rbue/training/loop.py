@@ -11,7 +11,7 @@ from tqdm import tqdm
 from rbue.errors import Failed, UserError, failure, out_of_memory
 from rbue.progress import bars
 from rbue.runs import devices
-from rbue.runs.results import step_code, weights_folder
+from rbue.runs.results import package_version, step_code, weights_folder
 from rbue.training import capture
 from rbue.training.checkpoints import build, check_content, check_identity, load_file, save
 from rbue.training.curves import add_row, label, open_board, report_epoch, report_start
@@ -84,6 +84,7 @@ class Training:
             "seconds": self.seconds,
             "alone": self.alone,
             "code": step_code(),
+            "torch": package_version("torch"),
             "curve": {key: [float(f"{row[key]:.5g}") for row in self.curve] for key in ("loss", "accuracy", "kl")},
         }
         saved = {"network": self.step.network.state_dict(), "record": record | shared | self.curve[-1]}

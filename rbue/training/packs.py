@@ -48,13 +48,14 @@ def train_missing(runs, data, device, failed):
     while missing := [run for run in runs if not is_trained(run) and run.training_name not in failed]:
         acquired = 0
         for pack in packs(missing, device):
+            known = len(failed)
             with acquire(pack, failed) as own:
                 acquired += len(own)
                 try:
                     failed |= fit(own, data, device) if own else {}
                 except Exception as error:  # whatever the error is, the other packs go on
                     failed |= {run.training_name: failure(error) for run in own}
-            if own:
+            if own or len(failed) > known:
                 yield failed
         if not acquired:
             wait_for_one([run for run in missing if run.training_name not in failed])
@@ -64,7 +65,8 @@ def train_missing(runs, data, device, failed):
 @contextmanager
 def acquire(pack, failed):
     """Lock the trainings of a pack and yield those that no other process trains or has trained. Only one pack is locked
-    at a time, since a lock is an open file. A training whose folder cannot be locked is added to `failed`."""
+    at a time, since a lock is an open file. A training whose folder cannot be locked is added to `failed`. One that
+    another process has advanced meanwhile is left to the next pass, since the trainings of a pack step together."""
     held = {}
     try:
         for run in pack:
@@ -73,7 +75,8 @@ def acquire(pack, failed):
                     held[run.training_name] = lock
             except locks.Closed as error:
                 failed[run.training_name] = failure(error)
-        yield [run for run in pack if run.training_name in held and not is_trained(run)]
+        own = [run for run in pack if run.training_name in held and not is_trained(run)]
+        yield [run for run in own if steps_done(run) == steps_done(own[0])]
     finally:
         for lock in held.values():
             lock.release()
