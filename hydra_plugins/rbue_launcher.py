@@ -1,7 +1,5 @@
 """The default launcher: one process that trains several networks at once on a GPU. Hydra finds it in this folder."""
 
-import os
-
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.utils import JobReturn, JobStatus
 
@@ -68,7 +66,7 @@ def why_no_sets(run):
 def ready_jobs(waiting, failed):
     """Yield the numbers of the jobs whose networks are trained or have failed, and that no other process runs."""
     for number, (_, one) in list(waiting.items()):
-        trained = all(os.path.exists(f"{folder}/weights.pt") for folder in one.trainings)
+        trained = all(map(results.has_weights, one.trainings))
         known = trained or (failed and any(part.training_name in failed for part in one.trainings.values()))
         if known and not locks.holder(results.folder(one.run)):
             yield number

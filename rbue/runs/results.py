@@ -40,7 +40,11 @@ def folders_written(run):
 
 
 def is_trained(run):
-    return os.path.exists(weights_folder(run) / "weights.pt")
+    return has_weights(weights_folder(run))
+
+
+def has_weights(folder):
+    return os.path.exists(os.path.join(folder, "weights.pt"))
 
 
 @contextmanager

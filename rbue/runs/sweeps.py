@@ -283,7 +283,7 @@ def seconds_left(cells, pace):
     left, counted = 0.0, set()
     for one in (one for one in cells if one.state != "done"):
         parts = {folder: part for folder, part in one.trainings.items() if folder not in counted}
-        parts = {folder: part for folder, part in parts.items() if not os.path.exists(f"{folder}/weights.pt")}
+        parts = {folder: part for folder, part in parts.items() if not results.has_weights(folder)}
         expected = [nearest(pace.train, keys(part, part.trained_on)) for part in parts.values()]
         expected.append(nearest(pace.evaluate, keys(one.run, one.run.dataset)))
         if None in expected:
