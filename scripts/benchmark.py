@@ -167,9 +167,10 @@ class Bench:
     def run(self, *words):
         return make_run(f"dataset={self.dataset}", *words)
 
-    def group(self, arch, kind):
-        """Return the name of a group of rows, with the size of the images if it is not CIFAR's."""
-        return f"{arch} {kind}" if self.size == 32 else f"{arch} {self.size}x{self.size} {kind}"
+    def group(self, *words):
+        """Return the name of a group of rows, with the size of the images before the last word if it is not CIFAR's."""
+        size = [] if self.size == 32 else [f"{self.size}x{self.size}"]
+        return " ".join([*words[:-1], *size, words[-1]])
 
     def flops(self, arch):
         return 3 * flops_of(arch, self.size)
@@ -272,14 +273,15 @@ class Bench:
         if find_spec("imagecorruptions") is None:
             print("corruptions: no package to compare with: pip install -e '.[frost]'")
             return
-        count, plain, before = 5_000 if self.gpu else 500, "imagecorruptions, one core", self.held
+        group, plain, before = self.group("corruptions"), "imagecorruptions, one core", self.held
+        count = 5_000 if self.gpu else 500
         images, index = self.data.train_images[:count].to(self.device), torch.arange(count, device=self.device)
         theirs, cells = packages_own(self.data.train_images[:5])
         ours = partial(corrupt_all, images, index, [cell for cell in PAIRS if cell[0] in cells])
         common = {"images": 5 * len(cells), "inner": 1, "before": before}  # one image at every type and severity
-        self.row("corruptions", plain, theirs, scale=1 / 5, **common)
+        self.row(group, plain, theirs, scale=1 / 5, **common)
         same = f"ours, the same {len(cells)} types"
-        self.row("corruptions", same, ours, scale=1 / count, against=plain, **common)
+        self.row(group, same, ours, scale=1 / count, against=plain, **common)
 
     def reading(self, data_dir):
         """Measure how long real files take to read, each time in a new process: the first time, when images may have to
@@ -306,39 +308,49 @@ class Bench:
             env |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": f"{cache}/bytecode"}
             modules = "import torch._inductor.compile_fx, torch._inductor.select_algorithm"
             for first in ([__file__, "--help"], ["-c", modules]):
-                subprocess.run([sys.executable, *first], env=env, check=True, stdout=subprocess.DEVNULL)
-            self.add_start(arch, "cold", [started(arch, env)])
-            self.add_start(arch, "warm compile cache", [started(arch, env) for _ in range(3)])
+                output_of(first, env=env)
+            self.add_start(arch, "cold", [started(arch, self.dataset, env)])
+            self.add_start(arch, "warm compile cache", [started(arch, self.dataset, env) for _ in range(3)])
 
     def add_start(self, arch, name, starts):
         """Add a row with the phases of the median start."""
         starts = sorted(starts, key=lambda phases: sum(phases.values()))
         every, phases = [sum(phases.values()) for phases in starts], starts[len(starts) // 2]
-        row = {"group": f"{arch} start", "name": f"to the first step, {name}", "ms": 1000 * sum(phases.values())}
+        group = self.group(arch, "start")
+        row = {"group": group, "name": f"to the first step, {name}", "ms": 1000 * sum(phases.values())}
         self.rows.append(row | {"seconds": phases, "repeats": every})
         phase_times = ", ".join(f"{phase} {spent:.1f}" for phase, spent in phases.items())
-        print(f"{arch} start, {name}: {' '.join(f'{s:.1f}' for s in every)} s (the median: {phase_times})", flush=True)
+        print(f"{group}, {name}: {' '.join(f'{s:.1f}' for s in every)} s (the median: {phase_times})", flush=True)
 
 
 def read_once(dataset, data_dir):
     """Read a dataset in a new process. Return the seconds without Python's imports, and the peak memory of the host."""
     code = """if True:
-        import resource, sys, time
-        from rbue import data
-        began = time.perf_counter()
-        data.load(*sys.argv[1:], download=False)
-        print(time.perf_counter() - began, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"""
-    child = [sys.executable, "-c", code, dataset, data_dir]
-    taken, peak = subprocess.run(child, check=True, stdout=subprocess.PIPE, text=True, cwd=places.ROOT).stdout.split()[
-        -2:
-    ]
+        import sys, time
+        from rbue import cli, data
+        from rbue.runs import devices
+        with cli.one_sentence_errors():
+            began = time.perf_counter()
+            data.load(*sys.argv[1:], download=False)
+            print(time.perf_counter() - began, devices.host_peak())"""
+    taken, peak = output_of(["-c", code, dataset, data_dir], cwd=places.ROOT).split()[-2:]
     return float(taken), int(peak)
 
 
-def started(arch, env):
+def output_of(words, **place):
+    """Run Python in a new process and return what it prints. If it fails, its last line of stderr is the error."""
+    child = subprocess.run([sys.executable, *words], capture_output=True, text=True, **place)
+    if child.returncode:
+        ended = f"a process of its own ended with exit status {child.returncode}"
+        raise UserError([ended, *child.stderr.strip().splitlines()][-1].removeprefix("refused: "))
+    print(child.stderr, end="", file=sys.stderr)  # its warnings
+    return child.stdout
+
+
+def started(arch, dataset, env):
     """Start a process and return the seconds of each phase until its first step."""
-    began, child = time.time(), [sys.executable, __file__, "--first-step", arch]
-    times = json.loads(subprocess.run(child, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    began = time.time()
+    times = json.loads(output_of([__file__, "--first-step", arch, "--dataset", dataset], env=env))
     return dict(zip(times, (b - a for a, b in pairwise([began, *times.values()])), strict=True))
 
 
@@ -443,14 +455,14 @@ def matmul_rate(device):
     return 2 * size**3 / seconds([lambda: a @ b], device, 10, 3)[0]
 
 
-def first_step(arch):
+def first_step(arch, dataset):
     """Print when each phase of a start ended, as JSON."""
     times = {"imports": time.time()}
-    device, data = devices.choose("auto"), make_data()
+    device, data = devices.choose("auto"), make_data(DATASETS[dataset].classes, DATASETS[dataset].size)
     images = Images(data, 4, device)
     times["data"] = time.time()
-    run = make_run(f"arch={arch}")
-    step = Step(run, methods.build(run, 10, IMAGES), images, device)
+    run = make_run(f"dataset={dataset}", f"arch={arch}")
+    step = Step(run, methods.build(run, data.classes, IMAGES), images, device)
     step.shuffle(0)
     times["network"] = time.time()
     advance, _ = capture.accelerate([step], device)
@@ -495,7 +507,7 @@ def main(argv=None):
     parser.add_argument("--first-step", metavar="ARCH", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.first_step:
-        return first_step(args.first_step)
+        return first_step(args.first_step, args.dataset)
     bench = Bench(devices.choose("auto"), args.quick or not gpu, args.dataset)
     for part in args.only or PARTS:
         for arch in args.archs if part in EVERY else args.archs[:1]:

@@ -2,12 +2,15 @@
 
 import json
 import runpy
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from conftest import ROOT
 
 from rbue.errors import UserError
 from rbue.report.benchmark import draw, merged, table
+from rbue.runs import devices
 
 MEASURED = sorted((ROOT / "results" / "benchmarks").glob("*.json"))
 CONTENT = {
@@ -74,9 +77,13 @@ def test_committed_ratios_are_those_of_their_own_rows(path):
         assert row["ratio"] == pytest.approx(row["images_per_second"] / speeds[row["group"], row["against"]])
 
 
-def test_what_is_measured_can_be_built():
+@pytest.fixture(scope="module")
+def script():
+    return runpy.run_path(str(ROOT / "scripts" / "benchmark.py"))
+
+
+def test_what_is_measured_can_be_built(script):
     """Every layer, in a step that runs: `make benchmark` takes minutes and is in no test."""
-    script = runpy.run_path(str(ROOT / "scripts" / "benchmark.py"))
     import torch
 
     from rbue import methods, surgery
@@ -91,17 +98,83 @@ def test_what_is_measured_can_be_built():
     assert torch.equal(like(x), twin(x))
 
 
-def test_images_of_another_dataset_have_its_shape_and_groups_of_their_own(tmp_path):
+@pytest.fixture
+def tiny(script, monkeypatch):
+    """A benchmark of 64 × 64 images, which has measured nothing yet."""
     import torch
 
-    bench = runpy.run_path(str(ROOT / "scripts" / "benchmark.py"))["Bench"](torch.device("cpu"), True, "tinyimagenet")
-    assert (bench.batch, bench.size) == (100, 64)
-    assert bench.group("vgg13", "train") == "vgg13 64x64 train"
+    replace_globals(monkeypatch, script, matmul_rate=lambda device: 1e12)  # measuring it takes seconds
+    return script["Bench"](torch.device("cpu"), True, "tinyimagenet")
+
+
+def replace_globals(monkeypatch, script, **values):
+    for name, value in values.items():
+        monkeypatch.setitem(script["main"].__globals__, name, value)
+
+
+def test_images_of_another_dataset_have_its_shape_and_groups_of_their_own(tiny, tmp_path):
+    assert (tiny.batch, tiny.size) == (100, 64)
+    assert tiny.group("vgg13", "train") == "vgg13 64x64 train"
     with pytest.raises(UserError, match="tinyimagenet holds no tiny-imagenet-200: make data"):
-        bench.reading(tmp_path)
+        tiny.reading(tmp_path)
 
 
-def test_a_dataset_is_read_in_a_process_of_its_own(tmp_path):
-    script = runpy.run_path(str(ROOT / "scripts" / "benchmark.py"))
+def test_corruptions_of_other_images_do_not_replace_those_of_cifar(script, tiny, monkeypatch):
+    replace_globals(monkeypatch, script, IMAGES=8, TESTS=1, find_spec=lambda name: True)
+    replace_globals(
+        monkeypatch, script, packages_own=lambda images: (lambda: None, ["fog"]), corrupt_all=lambda *_: None
+    )
+    tiny.corruptions("small")
+    assert {row["group"] for row in tiny.rows} == {"64x64 corruptions"}
+    cifar = {"group": "corruptions", "name": "ours", "ms": 1.0}
+    assert merged([cifar], tiny.rows) == [cifar, *tiny.rows]
+
+
+def test_a_start_is_measured_with_the_images_of_the_dataset(script, tiny, monkeypatch):
+    words = []
+
+    def output_of(arguments, **_):
+        words.append(arguments[1:])
+        return json.dumps({"imports": 1.0, "step": 2.0})
+
+    replace_globals(monkeypatch, script, output_of=output_of)
+    tiny.start("small")
+    assert words[-4:] == [["--first-step", "small", "--dataset", "tinyimagenet"]] * 4
+    assert {row["group"] for row in tiny.rows} == {"small 64x64 start"}
+
+
+def test_the_first_step_takes_images_of_the_dataset(script, monkeypatch, capsys):
+    import torch
+
+    seen = []
+
+    def accelerate(steps, device):
+        images, logits = steps[0].images.padded[:2], steps[0].network(torch.zeros(2, 3, 64, 64, device=device))
+        seen.append((steps[0].run.dataset, images.shape, logits.shape))
+        return lambda: None, ""
+
+    monkeypatch.setattr("rbue.training.capture.accelerate", accelerate)
+    replace_globals(monkeypatch, script, IMAGES=200, TESTS=1)
+    script["main"](["--first-step", "small", "--dataset", "tinyimagenet"])
+    assert seen == [("tinyimagenet", (2, 72, 72, 3), (2, 200))] and "imports" in json.loads(capsys.readouterr().out)
+
+
+def test_a_dataset_is_read_in_a_process_of_its_own(script, tmp_path):
+    ballast = np.ones(1_000_000_000, np.uint8)  # memory of this process must not count
     seconds, peak = script["read_once"]("digits", str(tmp_path))
-    assert seconds > 0 and peak > 1797 * 3 * 32 * 32  # the images themselves
+    assert seconds > 0 and 1797 * 3 * 32 * 32 < peak < len(ballast)
+
+
+def test_a_process_that_fails_is_one_sentence(script, tmp_path):
+    with pytest.raises(UserError, match=r"^dataset=mnist is not known: [^\n]*$"):
+        script["read_once"]("mnist", str(tmp_path))
+    with pytest.raises(UserError, match=r"^a process of its own ended with exit status 3$"):
+        script["output_of"](["-c", "raise SystemExit(3)"])
+
+
+def test_without_proc_the_peak_memory_is_in_the_unit_of_the_system(monkeypatch, tmp_path):
+    monkeypatch.setattr(devices, "STATUS", tmp_path / "absent")
+    monkeypatch.setattr(devices.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=7))
+    for system, size in (("Linux", 7 * 1024), ("Darwin", 7)):
+        monkeypatch.setattr(devices.platform, "system", lambda system=system: system)
+        assert devices.host_peak() == size

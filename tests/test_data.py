@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import os
 import pickle
 import runpy
 import shutil
@@ -370,29 +371,64 @@ def test_decoding_happens_once(tiny, monkeypatch):
     assert not list(tiny.parent.glob(".partial*"))
 
 
-def test_an_interrupted_cache_is_not_read(tiny):
+def test_an_interruption_leaves_all_decoded_arrays_or_none(tiny, monkeypatch):
+    move = os.replace
+
+    def stop_after_moving(*paths):
+        move(*paths)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files.os, "replace", stop_after_moving)
+    with pytest.raises(KeyboardInterrupt):
+        load("tinyimagenet", tiny.parents[1])
+    assert {path.name for path in tiny.parent.iterdir()} == {"decoded", tiny.name}
+    monkeypatch.setattr(files, "decode", lambda *_, **__: pytest.fail("decoded twice"))
+    assert load("tinyimagenet", tiny.parents[1]).source == str(tiny.parent / "decoded")
+
+
+def test_an_incomplete_set_of_arrays_is_not_read(tiny):
     first = load("tinyimagenet", tiny.parents[1])
-    (tiny.parent / "test_labels.npy").unlink()  # the last file to be moved into place
     np.save(tiny.parent / "train_images.npy", np.zeros(3))
     assert torch.equal(load("tinyimagenet", tiny.parents[1]).train_images, first.train_images)
+
+
+def test_of_two_processes_that_decode_at_once_the_first_one_stores(tmp_path, recwarn):
+    first, second = mini_arrays(), {name: array + 1 for name, array in mini_arrays().items()}
+    for arrays in (first, second):
+        files.keep(arrays, tmp_path / "decoded")
+    assert all(np.array_equal(array, first[name]) for name, array in files.open_kept(tmp_path / "decoded").items())
+    assert not recwarn and files_under(tmp_path) == sorted(["decoded", files.SUMS, *(f"{name}.npy" for name in first)])
+
+
+def test_arrays_of_the_user_go_before_decoded_ones(tiny):
+    first = load("tinyimagenet", tiny.parents[1])
+    for name, array in files.open_kept(tiny.parent / "decoded").items():
+        np.save(tiny.parent / f"{name}.npy", np.roll(array, 1, 0))
+    own = load("tinyimagenet", tiny.parents[1])
+    assert own.source == str(tiny.parent / "*.npy")
+    assert torch.equal(own.train_images, first.train_images.roll(1, 0))
 
 
 @pytest.mark.parametrize("name", sources.NAMES)
 def test_a_cache_that_has_changed_is_refused(tiny, name):
     first = load("tinyimagenet", tiny.parents[1])
-    path = tiny.parent / f"{name}.npy"
+    path = tiny.parent / "decoded" / f"{name}.npy"
     np.save(path, np.roll(np.load(path), 1, 0))  # of the same shape and type, with as many labels per class
-    with pytest.raises(UserError, match=rf"{name}.npy has changed since it was decoded: delete .*\.npy and run"):
-        load("tinyimagenet", tiny.parents[1])
+    way_out = f"delete {path.parent} and run again to decode it afresh"
+    assert refusal("tinyimagenet", tiny.parents[1]) == f"{path} has changed since it was decoded: {way_out}"
     path.unlink()
+    assert refusal("tinyimagenet", tiny.parents[1]) == f"{path} is missing: {way_out}"
+    shutil.rmtree(path.parent)
     assert torch.equal(getattr(load("tinyimagenet", tiny.parents[1]), name), getattr(first, name))
 
 
-def test_a_list_of_sums_that_is_damaged_is_named(tiny):
+def test_a_list_of_sums_that_is_damaged_or_missing_is_named(tiny):
     load("tinyimagenet", tiny.parents[1])
-    (tiny.parent / files.SUMS).write_text("{")
-    with pytest.raises(UserError, match=r"sha256\.json cannot be read"):
-        load("tinyimagenet", tiny.parents[1])
+    path = tiny.parent / "decoded" / files.SUMS
+    path.write_text("{")
+    assert f"{path} cannot be read" in refusal("tinyimagenet", tiny.parents[1])
+    path.unlink()
+    assert f"{path} is missing" in refusal("tinyimagenet", tiny.parents[1])
 
 
 def test_a_folder_that_cannot_be_written_costs_only_the_cache(tiny, monkeypatch):
@@ -406,8 +442,7 @@ def test_a_folder_that_cannot_be_written_costs_only_the_cache(tiny, monkeypatch)
 
 def test_validation_images_sorted_into_class_folders_give_the_same_arrays(tiny):
     official = load("tinyimagenet", tiny.parents[1])
-    for path in tiny.parent.glob("*.npy"):
-        path.unlink()
+    shutil.rmtree(tiny.parent / "decoded")
     for name, wnid in [line.split("\t")[:2] for line in (tiny / "val/val_annotations.txt").read_text().splitlines()]:
         (tiny / "val" / wnid).mkdir(exist_ok=True)
         (tiny / "val/images" / name).rename(tiny / "val" / wnid / name)
@@ -440,4 +475,4 @@ def test_a_damaged_tinyimagenet_is_named_and_leaves_no_cache(tiny, file, damage,
     damage(tiny / file)
     sentence = refusal("tinyimagenet", tiny.parents[1])
     assert says in sentence and f"delete {tiny} and run again" in sentence
-    assert not list(tiny.parent.glob("*.npy"))
+    assert [path.name for path in tiny.parent.iterdir()] == [tiny.name]

@@ -133,12 +133,16 @@ def test_images_are_decoded_once_until_a_file_changes(mine, monkeypatch):
     assert load("mine", data_dir).train_images[0, 0].min() == 255
 
 
-def test_decoded_images_that_are_damaged_are_decoded_again(mine):
+@pytest.mark.parametrize("sums", [True, False], ids=["with sums", "of a version without sums"])
+def test_decoded_images_that_are_damaged_are_decoded_again(mine, sums):
     data_dir = mine("images")
     first = load("mine", data_dir)
     (path,) = (data_dir / "mine").glob("decoded-*/train_images.npy")
     np.save(path, np.roll(np.load(path), 1, 0))
+    if not sums:
+        (path.parent / files.SUMS).unlink()
     assert torch.equal(load("mine", data_dir).train_images, first.train_images)
+    files.open_kept(path.parent)  # stored again, with its sums
 
 
 def replace_array(name, change):

@@ -1,5 +1,6 @@
 """Reading files into arrays: .npy files as memory maps, images by Pillow. Decoded arrays are stored on disk."""
 
+import errno
 import hashlib
 import json
 import os
@@ -16,8 +17,6 @@ from tqdm import tqdm
 from rbue.errors import UserError
 
 NAMES = ("train_images", "train_labels", "test_images", "test_labels")
-
-
 SUMS = "sha256.json"  # of arrays that were decoded here
 
 
@@ -83,41 +82,49 @@ def fit_square(image, size):
     return np.asarray(ImageOps.fit(image, (size, size)))
 
 
-def keep(arrays, folder):
-    """Store the arrays and their sha256 in the folder atomically, so that a killed process leaves no incomplete file.
+def has_arrays(folder):
+    return all((folder / f"{name}.npy").exists() for name in NAMES)
 
-    If the folder is read-only, warn: the next run decodes the images again.
+
+def open_arrays(folder):
+    return {name: open_npy(folder / f"{name}.npy") for name in NAMES}
+
+
+def keep(arrays, folder):
+    """Store the arrays and their sha256 in a new folder. It gets its name at the end, so that nobody sees a part of it.
+
+    If another process was faster, its folder stays. If the disk is read-only, warn: the next run decodes again.
     """
     try:
-        (folder / SUMS).unlink(missing_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
-            for name, array in arrays.items():
-                np.save(Path(scratch) / f"{name}.npy", array)
-            sums = {name: sha256(array) for name, array in arrays.items()}
-            Path(scratch, SUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
-            for name in [*(f"{name}.npy" for name in arrays), SUMS]:
-                os.replace(Path(scratch) / name, folder / name)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as scratch:
+            os.replace(write_arrays(arrays, Path(scratch, folder.name)), folder)
     except OSError as error:
-        warnings.warn(f"the decoded images were not kept, so the next run decodes them again: {error}", stacklevel=2)
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # these mean that another process was faster
+            said = "the decoded images were not kept, so the next run decodes them again"
+            warnings.warn(f"{said}: {error}", stacklevel=2)
+
+
+def write_arrays(arrays, folder):
+    folder.mkdir()
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    sums = {name: sha256(array) for name, array in arrays.items()}
+    (folder / SUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
+    return folder
 
 
 def open_kept(folder):
-    """Open the four arrays as memory maps. Refuse arrays that have changed since `keep` stored them."""
-    arrays = {name: open_npy(folder / f"{name}.npy") for name in NAMES}
-    for name in changed(arrays, folder / SUMS):
-        raise UserError(f"{folder / name}.npy has changed since it was decoded")
-    return arrays
-
-
-def changed(arrays, sums):
-    """Return the names of arrays whose sha256 is another. Without the file of sums, the arrays are the user's own."""
+    """Open the arrays that `keep` stored. Refuse them if one is missing or has changed since then."""
     try:
-        expected = json.loads(sums.read_text(encoding="utf-8"))
-        return [name for name in arrays if sha256(arrays[name]) != expected[name]]
-    except FileNotFoundError:
-        return []
+        arrays, sums = open_arrays(folder), json.loads((folder / SUMS).read_text(encoding="utf-8"))
+        damaged = [name for name in NAMES if sha256(arrays[name]) != sums[name]]
+    except FileNotFoundError as error:
+        raise UserError(f"{error.filename} is missing") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{sums} cannot be read ({error})") from error
+        raise UserError(f"{folder / SUMS} cannot be read ({error})") from error
+    if damaged:
+        raise UserError(f"{folder / damaged[0]}.npy has changed since it was decoded")
+    return arrays
 
 
 def sha256(array):

@@ -9,6 +9,7 @@ size. With `size` in the dataset's YAML, images of any size are cropped to their
 """
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 from PIL import Image
 from torchvision.datasets import ImageFolder
 
-from rbue.data.files import NAMES, WrongSize, decode_splits, fit_square, keep, list_some, open_kept, open_npy
+from rbue.data.files import NAMES, WrongSize, decode_splits, fit_square, keep, list_some, open_arrays, open_kept
 from rbue.errors import UserError
 
 WAY_OUT = "size: 32 in the dataset's YAML cuts and resizes all images"
@@ -26,13 +27,12 @@ WAY_OUT = "size: 32 in the dataset's YAML cuts and resizes all images"
 
 def read_files(folder, size=None):
     """Read a folder in one of the two forms. Return the four arrays by name, and the class names if they are known."""
-    paths = {name: folder / f"{name}.npy" for name in NAMES}
-    missing = [path.name for path in paths.values() if not path.exists()]
+    missing = [f"{name}.npy" for name in NAMES if not (folder / f"{name}.npy").exists()]
     if len(missing) == len(NAMES):
         return read_images(folder, size)
     if missing:
         raise UserError(f"{folder} lacks {', '.join(missing)}")
-    return {name: open_npy(path) for name, path in paths.items()}
+    return open_arrays(folder)
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,19 @@ class Own:
 
 
 def read_images(folder, size=None):
-    """Decode the images and store the arrays beside them. The arrays are used again until a file changes."""
+    """Decode the images and store the arrays in a folder of their own, to use them again until a file changes. Beside
+    train/ they would look like the user's four arrays."""
     splits = list_split(folder / "train"), list_split(folder / "test")
     refuse_other_classes(*splits)
     train, test = ([(Path(path), label) for path, label in split.samples] for split in splits)
     kept, names = folder / f"decoded-{fingerprint(folder, [*train, *test], size)}", {"classes": splits[0].classes}
-    if all((kept / f"{name}.npy").exists() for name in NAMES):
-        with suppress(UserError):  # a damaged array is decoded again
+    if kept.exists():
+        with suppress(UserError):
             return open_kept(kept) | names
+        shutil.rmtree(kept, ignore_errors=True)  # damaged arrays are decoded again
     side = first_side(train[0][0]) if size is None else size
     arrays = decode_same_size(train, test, side, folder.name, fit=size is not None)
-    keep_in(kept, arrays)
+    keep(arrays, kept)
     return arrays | names
 
 
@@ -118,16 +120,6 @@ def decode_same_size(train, test, side, name, fit):
         return decode_splits(train, test, side, name, fit)
     except WrongSize as wrong:
         raise UserError(f"{wrong}: {WAY_OUT}") from wrong
-
-
-def keep_in(folder, arrays):
-    """Store the arrays in a folder of their own: beside train/ they would look like the user's four arrays, and would
-    be read even after an image has changed."""
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError:
-        return  # read-only: the next run decodes the images again
-    keep(arrays, folder)
 
 
 # --- the four arrays --------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
                               or cifar-10-batches-py/, or cifar-10-python.tar.gz
     <data_dir>/cifar100/      the same four arrays, or cifar-100-python/, or cifar-100-python.tar.gz
     <data_dir>/tinyimagenet/  the same four arrays, or tiny-imagenet-200/, or tiny-imagenet-200.zip
+                              decoded/ holds its images after they were decoded once; it may be deleted
     digits                    part of scikit-learn, no files
     <data_dir>/<name>/        images of your own (rbue/data/own.py)
 
@@ -27,11 +28,12 @@ import torch
 from torchvision.datasets import CIFAR10, CIFAR100
 from torchvision.datasets.utils import check_integrity, download_and_extract_archive, extract_archive
 
-from rbue.data.files import NAMES, decode_splits, keep, list_some, open_kept, sha256
+from rbue.data.files import NAMES, decode_splits, has_arrays, keep, list_some, open_arrays, open_kept, sha256
 from rbue.data.names import CLASSES
 from rbue.data.own import Own
 from rbue.errors import UserError, refuse_second
 
+DECODED = "decoded"  # beside the official files: what `keep` stored
 DOWNLOAD_FAILURES = (OSError, RuntimeError, HTTPException)  # torchvision raises RuntimeError for a wrong md5
 
 
@@ -137,23 +139,31 @@ def hold_out(data, count):
 
 
 def find_arrays(source, folder, download=True):
-    """Return the arrays and their origin: a Python package, .npy files, official files or a download, in this order of
-    preference."""
+    """Return the arrays and their origin: a Python package, the user's .npy files, decoded images, official files or a
+    download, in this order of preference."""
     if not source.url:
         return source.read(folder, source), "scikit-learn"
-    root, files = folder / source.layout, {name: folder / f"{name}.npy" for name in NAMES}
-    packed = all(path.exists() for path in files.values())
-    if not packed and not root.exists():
+    root, kept = folder / source.layout, folder / DECODED
+    if has_arrays(folder):
+        return read_verified(source, open_arrays, folder, folder / "*.npy")
+    if kept.exists():
+        return read_verified(source, open_kept, kept, kept, "decode")
+    if not root.exists():
         if not download and not (folder / Path(source.url).name).exists():
             raise UserError(f"{folder} holds no {source.layout}: make data DATASET={folder.name} fetches it")
         fetch(source, folder)
-    origin = folder / "*.npy" if packed else root
+    return read_verified(source, lambda root: source.read(root, source), root, root)
+
+
+def read_verified(source, read, place, origin, verb="download"):
+    """Return the arrays that `read` finds at a place, and their origin. If they are wrong, say what to delete."""
     try:
-        arrays = open_kept(folder) if packed else source.read(root, source)
+        arrays = read(place)
         for name in NAMES:
-            verify(arrays[name], name, source, files[name] if packed else root)
+            path = place / f"{name}.npy"
+            verify(arrays[name], name, source, path if path.exists() else place)
     except UserError as wrong:
-        raise UserError(f"{wrong}: delete {origin} and run again to download it afresh") from wrong
+        raise UserError(f"{wrong}: delete {origin} and run again to {verb} it afresh") from wrong
     return arrays, str(origin)
 
 
@@ -280,7 +290,7 @@ def read_tinyimagenet(root, source):
     count_images(train, wnids, source.train, root / "train")
     count_images(test, wnids, source.test, root / "val")
     arrays = decode_splits(train, test, source.size, root.name)
-    keep(arrays, root.parent)
+    keep(arrays, root.parent / DECODED)
     return arrays
 
 

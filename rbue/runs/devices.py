@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import resource
 import tempfile
 import time
@@ -14,6 +15,8 @@ import torch
 from rbue import config
 from rbue.errors import UserError
 from rbue.runs import locks
+
+STATUS = Path("/proc/self/status")  # Linux only
 
 
 def choose(name, per_gpu=None):
@@ -77,7 +80,13 @@ def measured(device):
 
 def peak_memory(device):
     """Peak memory of the tensors on a GPU, or of the whole process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else host_peak()
+
+
+def host_peak():
+    """Peak memory of this process in bytes. Linux also counts the memory of the parent process in ru_maxrss, but not in
+    VmHWM."""
+    if STATUS.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text(encoding="utf-8"))):
+        return 1024 * int(found[1])
     scale = 1 if platform.system() == "Darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
