@@ -21,7 +21,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from rbue.errors import UserError
 from rbue.layers import DropReLU, GaussianWeight, StochasticLayer
 from rbue.noise import Noise
-from rbue.tracing import Tracer, names_used, restored, trace
+from rbue.tracing import Tracer, caller, names_used, restored, trace
 
 Network = TypeVar("Network", bound=nn.Module)
 IN_PLACE = {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
@@ -248,15 +248,8 @@ def before_last_linear(graph):
 
 
 def last_of_each_block(graph):
-    last = {owner(n): n for n in rectifiers(graph)}
+    last = {caller(n, skip=nn.Sequential): n for n in rectifiers(graph)}
     return [n for block, n in last.items() if block] or before_last_linear(graph)
-
-
-def owner(node):
-    """Return the path of the innermost module, other than nn.Sequential, that made this call; "" for the network."""
-    stack = list(node.meta.get("nn_module_stack", {}).values())
-    callers = stack[:-1] if node.op == "call_module" else stack
-    return next((path for path, kind in reversed(callers) if not issubclass(kind, nn.Sequential)), "")
 
 
 PLACEMENTS = {
