@@ -19,7 +19,7 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from rbue.errors import UserError
-from rbue.layers import DropReLU, GaussianWeight, StochasticLayer
+from rbue.layers import DropReLU, GaussianWeight, Stem, StochasticLayer
 from rbue.noise import Noise
 from rbue.tracing import Tracer, caller, names_used, restored, trace
 
@@ -135,10 +135,13 @@ def inner_rectifier(graph, node):
 def warn_of_hooks(graph, network, nodes):
     """Say which forward hooks have no effect in the new network: those of the network and of replaced rectifiers."""
     replaced = [graph.get_submodule(n.target) for n in nodes if n.op == "call_module"]
-    hooked = [m for m in (network, *replaced) if m._forward_hooks or m._forward_pre_hooks]
-    if hooked:
-        names = ", ".join(sorted({type(m).__name__ for m in hooked}))
+    names = ", ".join(sorted({type(m).__name__ for m in (network, *replaced) if has_hooks(m)}))
+    if names:
         warnings.warn(f"forward hooks have no effect in the new network, and these have some: {names}", stacklevel=3)
+
+
+def has_hooks(module):
+    return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def need_rectifiers(nodes, network):
@@ -327,14 +330,26 @@ def finish(graph: fx.GraphModule) -> fx.GraphModule:
 def fold(network):
     """Fold batch-norm into the convolution before it. This is valid only for a network in eval mode."""
     graph = trace(network)
-    for node in modules_called(graph, nn.BatchNorm2d):
-        source = node.args[0]
-        if source in modules_called(graph, nn.Conv2d) and len(source.users) == 1:
-            convolution, norm = graph.get_submodule(source.target), graph.get_submodule(node.target)
-            graph.add_submodule(source.target, fuse_conv_bn_eval(convolution, norm))
+    convolutions = used_once(graph, nn.Conv2d, Stem)
+    for node, norm in used_once(graph, nn.BatchNorm2d).items():
+        source = node.all_input_nodes[0]
+        if source in convolutions and len(source.users) == 1 and norm.running_mean is not None:
+            graph.add_submodule(source.target, fuse_conv_bn_eval(convolutions[source], norm))
             node.replace_all_uses_with(source)
             graph.graph.erase_node(node)
     return finish(graph)
+
+
+def used_once(graph, *kinds):
+    """Return {node: module} for the calls of modules that are called once, and whose parameters are not read elsewhere.
+
+    The modules have exactly these classes and no hooks: subclasses, parametrizations and hooks may compute more.
+    """
+    called = [n.target for n in graph.graph.nodes if n.op == "call_module"]
+    read = [n.target.rpartition(".")[0] for n in graph.graph.nodes if n.op == "get_attr"]
+    uses = Counter(called + read)
+    modules = {n: graph.get_submodule(n.target) for n in modules_called(graph, kinds)}
+    return {n: m for n, m in modules.items() if uses[n.target] == 1 and type(m) in kinds and not has_hooks(m)}
 
 
 def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.GraphModule, fx.GraphModule]:
