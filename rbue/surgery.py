@@ -293,12 +293,18 @@ def plain_parameters(network: nn.Module) -> list[nn.Parameter]:
 def deterministic(network: nn.Module) -> nn.Module:
     """Return the deterministic network: a copy in which every stochastic layer is replaced by its mean."""
     network = copy.deepcopy(network)
-    for module in [m for m in network.modules() if parametrize.is_parametrized(m)]:
+    for module in [m for m in network.modules() if parametrize.is_parametrized(m) and is_ours(m)]:
         use_means(module)
     for name, module in list(network.named_modules()):
         if isinstance(module, StochasticLayer):
             network.set_submodule(name, module.deterministic())
     return network
+
+
+def is_ours(module):
+    """Return whether a module has no parametrization besides Gaussian weights. Others, such as torch's spectral_norm,
+    must stay."""
+    return all(isinstance(step, GaussianWeight) for chain in module.parametrizations.values() for step in chain)
 
 
 def use_means(module):

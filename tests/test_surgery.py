@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import rbue
 from rbue import noise, surgery
@@ -469,3 +470,37 @@ def test_a_rectifier_deep_inside_a_module_that_depends_on_its_mode_is_replaced_t
     own, x = nn.Sequential(nn.Linear(8, 8), Deep(8)).eval(), torch.randn(4, 8)
     assert torch.equal(rbue.randomize(own, q=1.0).eval()(x), own(x))
     assert sites(rbue.randomize(own, q=0.5)) == [DropReLU] and isinstance(own[1].act[1][0], nn.ReLU)
+
+
+# --- parametrizations that are not ours -------------------------------------------------------------------------------
+
+
+def normed(norm):
+    """A trained network with a parametrization of torch's."""
+    torch.manual_seed(0)
+    network = nn.Sequential(norm(nn.Linear(8, 8)), nn.ReLU(), nn.Linear(8, 3))
+    for _ in range(3):
+        network(torch.randn(4, 8))
+    return network.eval()
+
+
+@pytest.mark.parametrize("norm", [spectral_norm, weight_norm])
+def test_the_deterministic_network_keeps_other_parametrizations(norm):
+    own, x = normed(norm), torch.randn(4, 8)
+    twin = surgery.deterministic(rbue.randomize(own, q=1.0)).eval()
+    assert torch.equal(twin(x), own(x)) and torch.equal(copy.deepcopy(twin)(x), own(x))
+    assert twin.state_dict().keys() == own.state_dict().keys()
+    for parameter in twin.parameters():
+        parameter.data.add_(0.1)
+    own.load_state_dict(twin.state_dict())
+    assert torch.equal(twin(x), own(x))  # the parametrization still computes the weight from its parameters
+
+
+@pytest.mark.parametrize("norm", [spectral_norm, weight_norm])
+def test_the_mean_of_a_random_bias_stands_beside_a_parametrized_weight(norm):
+    own, x = normed(norm), torch.randn(4, 8)
+    expected = own(x)
+    random = surgery.bayes(own, LearnedGaussian, sigma=0.5, prior=1.0)
+    twin = surgery.deterministic(random)
+    assert torch.equal(twin(x), expected) and noise.of(twin).sites == 0
+    assert not torch.equal(random(x), random(x))
