@@ -19,13 +19,13 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from rbue.errors import UserError
-from rbue.layers import DropReLU, GaussianWeight, StochasticLayer
+from rbue.layers import DropReLU, GaussianWeight, Stem, StochasticLayer
 from rbue.noise import Noise
-from rbue.tracing import Tracer, names_used, restored, trace
+from rbue.tracing import DROPOUTS, Tracer, caller, names_used, restored, trace
 
 Network = TypeVar("Network", bound=nn.Module)
-IN_PLACE = {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
-FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.relu.default} | IN_PLACE
+FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.relu.default}
+FUNCTIONAL |= {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
 
 
 def modules_called(graph, kinds):
@@ -135,10 +135,13 @@ def inner_rectifier(graph, node):
 def warn_of_hooks(graph, network, nodes):
     """Say which forward hooks have no effect in the new network: those of the network and of replaced rectifiers."""
     replaced = [graph.get_submodule(n.target) for n in nodes if n.op == "call_module"]
-    hooked = [m for m in (network, *replaced) if m._forward_hooks or m._forward_pre_hooks]
-    if hooked:
-        names = ", ".join(sorted({type(m).__name__ for m in hooked}))
+    names = ", ".join(sorted({type(m).__name__ for m in (network, *replaced) if has_hooks(m)}))
+    if names:
         warnings.warn(f"forward hooks have no effect in the new network, and these have some: {names}", stacklevel=3)
+
+
+def has_hooks(module):
+    return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def need_rectifiers(nodes, network):
@@ -180,34 +183,56 @@ def with_layer(module, path, layer):
 
 
 def overwrites(graph, node):
+    """Return whether a node works in place on its first input, as x.relu_() and x += y do."""
     if node.op == "call_module":
-        return graph.get_submodule(node.target).inplace
-    return node.target in IN_PLACE or bool(node.kwargs.get("inplace", len(node.args) > 1 and node.args[1]))
+        return bool(getattr(graph.get_submodule(node.target), "inplace", False))
+    name = name_of(node)
+    by_name = name in IN_PLACE_CALLS or re.fullmatch(r"[a-z0-9]\w*[a-z0-9]_", name)
+    by_position = node.target in FUNCTIONAL and len(node.args) > 1 and node.args[1]
+    return node.op.startswith("call") and bool(by_name or node.kwargs.get("inplace", by_position))
 
 
-VIEWS = {"view", "view_as", "reshape", "flatten", "unflatten", "transpose", "permute", "squeeze", "unsqueeze"}
-VIEWS |= {"expand", "chunk", "split", "narrow", "getitem"}
+IN_PLACE_CALLS = {"iadd", "isub", "imul", "itruediv", "setitem", "__setitem__"}
 
 
-def is_view(graph, node):
-    """Return whether a node's output may share the memory of its input."""
-    if node.op == "call_module":
-        return isinstance(graph.get_submodule(node.target), (nn.Flatten, nn.Unflatten, nn.Identity))
+def name_of(node):
+    """Return the name of the function, method or attribute that a node uses."""
+    if node.target is getattr:
+        return node.args[1]
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return node.op in ("call_method", "call_function") and name in VIEWS
+    return name.partition(".")[0]  # aten's names go on with the overload, as in view.default
+
+
+VIEWS = {"view", "view_as", "reshape", "reshape_as", "flatten", "ravel", "unflatten", "squeeze", "unsqueeze"}
+VIEWS |= {"transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "t", "T", "mT", "H", "mH", "adjoint"}
+VIEWS |= {"chunk", "split", "split_with_sizes", "tensor_split", "hsplit", "vsplit", "dsplit", "unbind", "getitem"}
+VIEWS |= {"select", "narrow", "diagonal", "as_strided", "unfold", "expand", "expand_as", "broadcast_to"}
+VIEWS |= {"detach", "data", "real", "imag", "conj", "view_as_real", "view_as_complex"}
+# these return their input if there is nothing to change
+VIEWS |= {"contiguous", "to", "type", "type_as", "float", "double", "half", "bfloat16", "cpu", "cuda"}
+VIEW_MODULES = (nn.Flatten, nn.Unflatten, nn.Identity, *DROPOUTS.values())  # dropout returns its input in eval mode
+
+
+def viewed(graph, node):
+    """Return the node whose memory a node's output may share, or None."""
+    if node.op == "call_module":
+        shares = isinstance(graph.get_submodule(node.target), VIEW_MODULES)
+    else:
+        shares = node.op.startswith("call") and name_of(node) in VIEWS
+    return node.all_input_nodes[0] if shares or overwrites(graph, node) else None
 
 
 def refuse_views(graph, source, new):
     """Refuse an in-place rectifier if a view of its memory is read after it: the new layer does not write there."""
     order = {n: k for k, n in enumerate(graph.graph.nodes)}
-    aliases, queue = {source}, [source]
+    aliases, queue = {None, source}, [source]
     while queue:
         node = queue.pop()
-        near = [u for u in node.users if is_view(graph, u)] + (node.all_input_nodes if is_view(graph, node) else [])
-        queue += [n for n in near if n not in aliases]
-        aliases |= set(near)
-    before = {n for n in aliases if order[n] < order[new]}
-    for name in (n for n in before - {source} for u in n.users if order[u] > order[new] and not asks_shape(u)):
+        near = {viewed(graph, node), *(u for u in node.users if viewed(graph, u) is node)} - aliases
+        queue += near
+        aliases |= near
+    before = {n for n in aliases - {None, source} if order[n] < order[new]}
+    for name in (n for n in before for u in n.users if order[u] > order[new] and not asks_shape(u)):
         raise UserError(
             f"a rectifier works in place on memory that {name} reads after it: let it not work in place there"
         )
@@ -248,15 +273,8 @@ def before_last_linear(graph):
 
 
 def last_of_each_block(graph):
-    last = {owner(n): n for n in rectifiers(graph)}
+    last = {caller(n, skip=nn.Sequential): n for n in rectifiers(graph)}
     return [n for block, n in last.items() if block] or before_last_linear(graph)
-
-
-def owner(node):
-    """Return the path of the innermost module, other than nn.Sequential, that made this call; "" for the network."""
-    stack = list(node.meta.get("nn_module_stack", {}).values())
-    callers = stack[:-1] if node.op == "call_module" else stack
-    return next((path for path, kind in reversed(callers) if not issubclass(kind, nn.Sequential)), "")
 
 
 PLACEMENTS = {
@@ -297,12 +315,18 @@ def plain_parameters(network: nn.Module) -> list[nn.Parameter]:
 def deterministic(network: nn.Module) -> nn.Module:
     """Return the deterministic network: a copy in which every stochastic layer is replaced by its mean."""
     network = copy.deepcopy(network)
-    for module in [m for m in network.modules() if parametrize.is_parametrized(m)]:
+    for module in [m for m in network.modules() if parametrize.is_parametrized(m) and is_ours(m)]:
         use_means(module)
     for name, module in list(network.named_modules()):
         if isinstance(module, StochasticLayer):
             network.set_submodule(name, module.deterministic())
     return network
+
+
+def is_ours(module):
+    """Return whether a module has no parametrization besides Gaussian weights. Others, such as torch's spectral_norm,
+    must stay."""
+    return all(isinstance(step, GaussianWeight) for chain in module.parametrizations.values() for step in chain)
 
 
 def use_means(module):
@@ -334,14 +358,26 @@ def finish(graph: fx.GraphModule) -> fx.GraphModule:
 def fold(network):
     """Fold batch-norm into the convolution before it. This is valid only for a network in eval mode."""
     graph = trace(network)
-    for node in modules_called(graph, nn.BatchNorm2d):
-        source = node.args[0]
-        if source in modules_called(graph, nn.Conv2d) and len(source.users) == 1:
-            convolution, norm = graph.get_submodule(source.target), graph.get_submodule(node.target)
-            graph.add_submodule(source.target, fuse_conv_bn_eval(convolution, norm))
+    convolutions = used_once(graph, nn.Conv2d, Stem)
+    for node, norm in used_once(graph, nn.BatchNorm2d).items():
+        source = node.all_input_nodes[0]
+        if source in convolutions and len(source.users) == 1 and norm.running_mean is not None:
+            graph.add_submodule(source.target, fuse_conv_bn_eval(convolutions[source], norm))
             node.replace_all_uses_with(source)
             graph.graph.erase_node(node)
     return finish(graph)
+
+
+def used_once(graph, *kinds):
+    """Return {node: module} for the calls of modules that are called once, and whose parameters are not read elsewhere.
+
+    The modules have exactly these classes and no hooks: subclasses, parametrizations and hooks may compute more.
+    """
+    called = [n.target for n in graph.graph.nodes if n.op == "call_module"]
+    read = [n.target.rpartition(".")[0] for n in graph.graph.nodes if n.op == "get_attr"]
+    uses = Counter(called + read)
+    modules = {n: graph.get_submodule(n.target) for n in modules_called(graph, kinds)}
+    return {n: m for n, m in modules.items() if uses[n.target] == 1 and type(m) in kinds and not has_hooks(m)}
 
 
 def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.GraphModule, fx.GraphModule]:
@@ -361,6 +397,7 @@ def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.
             or node.op == "output"
             or is_stochastic(graph, node)
             or asks_shape(node)
+            or node.target is getattr  # in x.T, the rows are no longer the images
             or noisy & set(node.all_input_nodes)
         ):
             noisy.add(node)
@@ -381,19 +418,9 @@ def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.
 
 def overwrites_shared(graph, node):
     """Return whether a node works in place on a value that other nodes read, as h.add_(y) if h is used again."""
-    if node.op == "call_module":
-        in_place = getattr(graph.get_submodule(node.target), "inplace", False)
-    else:
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        in_place = node.op.startswith("call") and (
-            name in IN_PLACE_CALLS or re.fullmatch(r"[a-z0-9]\w*[a-z0-9]_", name)
-        )
-        in_place = in_place or node.kwargs.get("inplace", False)
     written = node.args[0] if node.args else None
-    return bool(in_place) and isinstance(written, fx.Node) and sum(not asks_shape(u) for u in written.users) > 1
-
-
-IN_PLACE_CALLS = {"iadd", "isub", "imul", "itruediv", "setitem", "__setitem__"}
+    users = written.users if isinstance(written, fx.Node) else ()
+    return overwrites(graph, node) and sum(not asks_shape(u) for u in users) > 1
 
 
 def is_stochastic(graph, node):
@@ -404,4 +431,6 @@ def is_stochastic(graph, node):
 
 
 def asks_shape(node):
-    return (node.op, node.target) in {("call_method", "size"), ("call_method", "dim"), ("call_function", getattr)}
+    """Return whether a node reads no values, as x.size() and x.shape."""
+    asks = {("call_method", "size"), ("call_method", "dim"), ("call_function", getattr)}
+    return (node.op, node.target) in asks and name_of(node) not in VIEWS

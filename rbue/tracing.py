@@ -145,11 +145,12 @@ def exact(node):
     return node.op, str(node.target), str(node.args), str(node.kwargs)
 
 
-def caller(node):
-    """Return the path of the innermost module whose forward created this node, or "" for the network itself."""
+def caller(node, skip=()):
+    """Return the path of the innermost module, of no class in `skip`, whose forward created this node; "" for the
+    network itself."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
     callers = stack[:-1] if node.op == "call_module" else stack
-    return callers[-1][0] if callers else ""
+    return next((path for path, kind in reversed(callers) if not issubclass(kind, skip)), "")
 
 
 def reads_mode(module):

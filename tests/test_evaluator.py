@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from torchvision.ops import StochasticDepth
 
 import rbue
@@ -226,6 +228,116 @@ def test_folding_batch_norm_changes_the_cost_and_not_the_numbers(arch):
     with torch.no_grad(), noise.counted(net, 0, 0, torch.arange(7)), noise.counted(folded, 0, 0, torch.arange(7)):
         assert torch.allclose(net(X), folded(X), atol=1e-3, rtol=1e-3)
     assert len(surgery.modules_called(folded, nn.BatchNorm2d)) < len(surgery.modules_called(net, nn.BatchNorm2d))
+
+
+class NormAct(nn.BatchNorm2d):
+    """Batch-norm and a rectifier in one module, as timm's BatchNormAct2d."""
+
+    def __init__(self, width):
+        super().__init__(width)
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        training = self.training or self.running_mean is None
+        x = F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, training)
+        return self.act(x)
+
+
+class Scaled(nn.Conv2d):
+    """A convolution that computes more than its weights say. It reads its mode, so it is not traced into."""
+
+    def forward(self, x):
+        return super().forward(x) * (1.0 if self.training else 3.0)
+
+
+class Repeated(nn.Module):
+    """A convolution is called twice, with `norms` behind the calls."""
+
+    def __init__(self, *norms):
+        super().__init__()
+        self.convolution, self.norms = nn.Conv2d(3, 3, 3, padding=1), nn.ModuleList(norms)
+
+    def forward(self, x):
+        for norm in self.norms:
+            x = norm(self.convolution(x)).relu()
+        return x
+
+
+class Tied(nn.Module):
+    """An autoencoder whose decoder reads the weights of its encoder's convolution."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        return F.conv_transpose2d(self.norm(self.convolution(x)).relu(), self.convolution.weight)
+
+
+class Named(nn.Sequential):
+    def forward(self, x):
+        return self[1](input=self[0](x)).relu()
+
+
+def pair(convolution, norm):
+    return nn.Sequential(convolution, norm, nn.ReLU())
+
+
+def pruned(convolution):
+    return prune.random_unstructured(convolution, "weight", 0.5)
+
+
+def norm_twice():
+    norm = nn.BatchNorm2d(3)
+    return nn.Sequential(nn.Conv2d(3, 3, 3), norm, nn.ReLU(), nn.Conv2d(3, 3, 3), norm)
+
+
+NOT_FOLDED = {
+    "activation inside": lambda: nn.Sequential(nn.Conv2d(3, 4, 3), NormAct(4)),
+    "convolution twice, two norms": lambda: Repeated(nn.BatchNorm2d(3), nn.BatchNorm2d(3)),
+    "convolution twice, one norm": lambda: Repeated(nn.BatchNorm2d(3), nn.Identity()),
+    "norm twice": norm_twice,
+    "no running statistics": lambda: pair(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=False)),
+    "spectral_norm": lambda: pair(spectral_norm(nn.Conv2d(3, 4, 3)), nn.BatchNorm2d(4)),
+    "weight_norm": lambda: pair(weight_norm(nn.Conv2d(3, 4, 3)), nn.BatchNorm2d(4)),
+    "weight_norm of the norm": lambda: pair(nn.Conv2d(3, 4, 3), weight_norm(nn.BatchNorm2d(4), dim=None)),
+    "pruned": lambda: pair(pruned(nn.Conv2d(3, 4, 3)), nn.BatchNorm2d(4)),
+    "a convolution of one's own": lambda: pair(Scaled(3, 4, 3), nn.BatchNorm2d(4)),
+    "tied weights": Tied,
+}
+
+
+def settled(make):
+    """Return a network whose running statistics are not the identity."""
+    torch.manual_seed(0)
+    net = make()
+    for _ in range(5):
+        net.train()(2 * torch.randn(8, 3, 8, 8) + 1)
+    return net.eval()
+
+
+@pytest.mark.parametrize("case", NOT_FOLDED)
+@torch.no_grad()
+def test_what_cannot_be_folded_stays_as_it_is(case):
+    net, x = settled(NOT_FOLDED[case]), X[:, :, :8, :8]
+    folded = evaluator.compact(net, torch.float32)
+    assert torch.allclose(folded(x), net(x), atol=1e-5)
+    before, after = (surgery.modules_called(graph, nn.BatchNorm2d) for graph in (surgery.trace(net), folded))
+    assert len(before) == len(after)
+
+
+def test_folding_keeps_the_noise_of_a_norm_with_an_activation_inside():
+    net = rbue.randomize(nn.Sequential(nn.Conv2d(3, 4, 3), NormAct(4)), q=0.5).eval()
+    assert noise.of(evaluator.compact(net, torch.float32)).sites == noise.of(net).sites == 1
+
+
+@pytest.mark.parametrize("make", [lambda: Named(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)), lambda: build("resnet18", 10)])
+@torch.no_grad()
+def test_every_plain_pair_is_folded(make):
+    net = settled(make)
+    folded = evaluator.compact(net, torch.float32)
+    assert torch.allclose(folded(X), net(X), atol=1e-4)
+    assert not surgery.modules_called(folded, nn.BatchNorm2d)
 
 
 def test_the_readmes_six_lines_run():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import rbue
 from rbue import noise, surgery
@@ -469,3 +470,136 @@ def test_a_rectifier_deep_inside_a_module_that_depends_on_its_mode_is_replaced_t
     own, x = nn.Sequential(nn.Linear(8, 8), Deep(8)).eval(), torch.randn(4, 8)
     assert torch.equal(rbue.randomize(own, q=1.0).eval()(x), own(x))
     assert sites(rbue.randomize(own, q=0.5)) == [DropReLU] and isinstance(own[1].act[1][0], nn.ReLU)
+
+
+# --- memory that is shared --------------------------------------------------------------------------------------------
+
+SHARING = {
+    "view": lambda h: h.view(-1, 2, 4),
+    "view_as": lambda h: h.view_as(h),
+    "reshape": lambda h: torch.reshape(h, (-1, 2, 4)),
+    "reshape_as": lambda h: h.reshape_as(h),
+    "flatten": lambda h: torch.flatten(h),
+    "ravel": lambda h: h.ravel(),
+    "unflatten": lambda h: h.unflatten(1, (2, 4)),
+    "squeeze": lambda h: h.squeeze(),
+    "unsqueeze": lambda h: h.unsqueeze(0),
+    "transpose": lambda h: h.transpose(0, 1),
+    "permute": lambda h: torch.permute(h, (1, 0)),
+    "swapaxes": lambda h: h.swapaxes(0, 1),
+    "swapdims": lambda h: h.swapdims(0, 1),
+    "movedim": lambda h: h.movedim(0, 1),
+    "moveaxis": lambda h: h.moveaxis(0, 1),
+    "t": lambda h: h.t(),
+    "T": lambda h: h.T,
+    "mT": lambda h: h.mT,
+    "H": lambda h: h.H,
+    "mH": lambda h: h.mH,
+    "adjoint": lambda h: h.adjoint(),
+    "chunk": lambda h: h.chunk(2, 1)[0],
+    "split": lambda h: torch.split(h, 4, 1)[0],
+    "split_with_sizes": lambda h: h.split_with_sizes((3, 5), 1)[0],
+    "tensor_split": lambda h: h.tensor_split(2, 1)[0],
+    "hsplit": lambda h: h.hsplit(2)[0],
+    "vsplit": lambda h: h.vsplit(2)[0],
+    "dsplit": lambda h: h.view(-1, 2, 4).dsplit(2)[0],
+    "unbind": lambda h: torch.unbind(h, 1)[0],
+    "getitem": lambda h: h[:, 2:],
+    "__getitem__": lambda h: h.__getitem__(0),
+    "select": lambda h: h.select(1, 0),
+    "narrow": lambda h: h.narrow(1, 0, 4),
+    "diagonal": lambda h: h.diagonal(),
+    "as_strided": lambda h: h.as_strided((4, 2), (8, 1)),
+    "unfold": lambda h: h.unfold(1, 2, 2),
+    "expand": lambda h: h.expand(4, 8),
+    "expand_as": lambda h: h.expand_as(h),
+    "broadcast_to": lambda h: torch.broadcast_to(h, (4, 8)),
+    "detach": lambda h: h.detach(),
+    "data": lambda h: h.data,
+    "real": lambda h: h.real,
+    "conj": lambda h: h.conj(),
+    "view_as_real": lambda h: torch.view_as_real(torch.view_as_complex(h.view(-1, 4, 2))),
+    "contiguous": lambda h: h.contiguous(),
+    "to": lambda h: h.to(torch.float32),
+    "type_as": lambda h: h.type_as(h),
+    "float": lambda h: h.float(),
+    "cpu": lambda h: h.cpu(),
+    "aten": lambda h: torch.ops.aten.view.default(h, [-1, 2, 4]),
+    "add_": lambda h: h.add_(0.0),
+    "dropout": nn.Dropout(),
+}
+
+
+class Sharing(nn.Linear):
+    """A rectifier works in place on `part(h)`, and `whole(h)` is read after it."""
+
+    def __init__(self, part, whole=lambda h: h):
+        super().__init__(8, 8)
+        self.part, self.whole = part, whole
+
+    def forward(self, x):
+        h = super().forward(x)
+        F.relu_(self.part(h))
+        return self.whole(h)
+
+
+@pytest.mark.parametrize("name", SHARING)
+@torch.no_grad()
+def test_a_rectifier_in_place_on_shared_memory_is_refused_where_the_whole_is_read_after(name):
+    own, x = Sharing(SHARING[name]).eval(), torch.ones(4, 8)
+    own.weight.fill_(-1)  # so every element of h is negative
+    assert not torch.equal(own(x), F.linear(x, own.weight, own.bias))  # the rectifier writes into h
+    with pytest.raises(UserError, match=r"in place on memory that .* reads after it"):
+        rbue.randomize(own, q=1.0)
+
+
+def test_a_view_that_is_read_as_an_attribute_counts_and_a_shape_does_not():
+    with pytest.raises(UserError, match=r"in place on memory that .* reads after it"):
+        rbue.randomize(Sharing(lambda h: h.view(-1, 2, 4), lambda h: h.T), q=1.0)
+    own, x = Sharing(lambda h: h.view(-1, 2, 4), lambda h: torch.ones(h.shape)), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
+def test_a_size_that_two_views_use_is_no_shared_memory():
+    class Sized(nn.Linear):
+        def forward(self, x):
+            images = x.shape[0]
+            h = F.relu_(super().forward(x).view(images, 2, 4))
+            return h.view(images, 8)
+
+    own, x = Sized(8, 8), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
+# --- parametrizations that are not ours -------------------------------------------------------------------------------
+
+
+def normed(norm):
+    """A trained network with a parametrization of torch's."""
+    torch.manual_seed(0)
+    network = nn.Sequential(norm(nn.Linear(8, 8)), nn.ReLU(), nn.Linear(8, 3))
+    for _ in range(3):
+        network(torch.randn(4, 8))
+    return network.eval()
+
+
+@pytest.mark.parametrize("norm", [spectral_norm, weight_norm])
+def test_the_deterministic_network_keeps_other_parametrizations(norm):
+    own, x = normed(norm), torch.randn(4, 8)
+    twin = surgery.deterministic(rbue.randomize(own, q=1.0)).eval()
+    assert torch.equal(twin(x), own(x)) and torch.equal(copy.deepcopy(twin)(x), own(x))
+    assert twin.state_dict().keys() == own.state_dict().keys()
+    for parameter in twin.parameters():
+        parameter.data.add_(0.1)
+    own.load_state_dict(twin.state_dict())
+    assert torch.equal(twin(x), own(x))  # the parametrization still computes the weight from its parameters
+
+
+@pytest.mark.parametrize("norm", [spectral_norm, weight_norm])
+def test_the_mean_of_a_random_bias_stands_beside_a_parametrized_weight(norm):
+    own, x = normed(norm), torch.randn(4, 8)
+    expected = own(x)
+    random = surgery.bayes(own, LearnedGaussian, sigma=0.5, prior=1.0)
+    twin = surgery.deterministic(random)
+    assert torch.equal(twin(x), expected) and noise.of(twin).sites == 0
+    assert not torch.equal(random(x), random(x))
