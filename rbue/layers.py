@@ -182,9 +182,6 @@ class GaussianWeight(StochasticLayer):
     def forward(self, mu: Tensor) -> Tensor:
         return mu + self.sigma() * self.normal(mu)
 
-    def deterministic(self) -> nn.Module:
-        return nn.Identity()
-
     def kl(self, mu: Tensor) -> Tensor:
         """Return KL(posterior || prior), summed over the weight's elements, in nats."""
         ratio = self.sigma() / self.prior

@@ -319,7 +319,7 @@ def deterministic(network: nn.Module) -> nn.Module:
         use_means(module)
     for name, module in list(network.named_modules()):
         if isinstance(module, StochasticLayer):
-            network.set_submodule(name, module.deterministic())
+            network.set_submodule(name, nn.Identity() if isinstance(module, GaussianWeight) else module.deterministic())
     return network
 
 
