@@ -25,11 +25,11 @@ MEASURES = [
     "test_ms_per_image",
 ]
 SHARED = {f.name for f in fields(Run)}
-FLAGS = ["corrupted", "listed", "shared", "on_cpu", "by_step"]
+FLAGS = ["corrupted", "listed", "shared", "on_cpu", "by_step", "other_code"]
 NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
 IDENTITY = ["corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "hyperparameter"]
 COLUMNS = [*NETWORK, *IDENTITY, "hyperparameters"]
-COLUMNS += ["passes", "images", *MEASURES, "shared", "on_cpu", "by_step"]
+COLUMNS += ["passes", "images", *MEASURES, "shared", "on_cpu", "by_step", "other_code"]
 COLUMNS += ["machine", "hardware", "precision", "torch", "commit", "origin", "result"]
 
 
@@ -43,9 +43,8 @@ def records(results):
     frame["images"] = frame.images.fillna(frame.dataset.map(known))  # corrupted runs of format 1 do not store it
     single = frame[(frame.row == "Single") & in_tables(frame)]
     frame["time_ratio"] = ratio_to(single, frame, NETWORK)
-    known = set(single[[*NETWORK, "origin"]].itertuples(index=False, name=None))
-    same_code = [place in known for place in frame[[*NETWORK, "origin"]].itertuples(index=False, name=None)]
-    frame["other_code"] = frame.time_ratio.notna() & ~np.array(same_code, bool)
+    ours, singles = (pd.MultiIndex.from_frame(runs[[*NETWORK, "origin"]]) for runs in (frame, single))
+    frame["other_code"] = frame.time_ratio.notna() & ~ours.isin(singles)  # than Single's
     return frame
 
 
