@@ -288,6 +288,8 @@ PLACEMENTS = {
 def bayes(network: nn.Module, weight: Callable[..., GaussianWeight], **settings: Any) -> nn.Module:
     """Return a copy of the network in which each parameter of convolutions and linear layers is a Gaussian
     `weight(mean, **settings)`. Batch-norm stays deterministic."""
+    if computed := [name for name, m in network.named_modules() if parametrize.is_parametrized(m)]:
+        raise UserError(f"the weights of {computed[0]} are computed, as by weight_norm: only plain ones can be random")
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]:
         for name, mu in list(module.named_parameters(recurse=False)):
@@ -319,13 +321,12 @@ def deterministic(network: nn.Module) -> nn.Module:
         use_means(module)
     for name, module in list(network.named_modules()):
         if isinstance(module, StochasticLayer):
-            network.set_submodule(name, nn.Identity() if isinstance(module, GaussianWeight) else module.deterministic())
+            network.set_submodule(name, module.deterministic())
     return network
 
 
 def is_ours(module):
-    """Return whether a module has no parametrization besides Gaussian weights. Others, such as torch's spectral_norm,
-    must stay."""
+    """Return whether a module's parametrizations are Gaussian weights. Others, such as spectral_norm, must stay."""
     return all(isinstance(step, GaussianWeight) for chain in module.parametrizations.values() for step in chain)
 
 

@@ -7,6 +7,7 @@ from itertools import zip_longest
 import torch
 from torch import fx, nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 
 from rbue.errors import UserError
 from rbue.layers import Stem, StochasticLayer
@@ -20,7 +21,11 @@ class Tracer(fx.Tracer):
         self.whole = whole
 
     def is_leaf_module(self, module, name):
-        return isinstance(module, (StochasticLayer, Stem)) or name in self.whole or super().is_leaf_module(module, name)
+        """A parametrized module has a class of torch's own, so that of the module before decides."""
+        before = parametrize.type_before_parametrizations(module)
+        users_own = before is not type(module) and not before.__module__.startswith(("torch.nn", "torch.ao.nn"))
+        leaf = not users_own and super().is_leaf_module(module, name)
+        return isinstance(module, (StochasticLayer, Stem)) or name in self.whole or leaf
 
 
 def trace(network: nn.Module) -> fx.GraphModule:

@@ -596,10 +596,25 @@ def test_the_deterministic_network_keeps_other_parametrizations(norm):
 
 
 @pytest.mark.parametrize("norm", [spectral_norm, weight_norm])
-def test_the_mean_of_a_random_bias_stands_beside_a_parametrized_weight(norm):
+def test_weights_that_are_computed_from_others_cannot_be_gaussian(norm):
     own, x = normed(norm), torch.randn(4, 8)
     expected = own(x)
-    random = surgery.bayes(own, LearnedGaussian, sigma=0.5, prior=1.0)
-    twin = surgery.deterministic(random)
-    assert torch.equal(twin(x), expected) and noise.of(twin).sites == 0
-    assert not torch.equal(random(x), random(x))
+    with pytest.raises(UserError, match="the weights of 0 are computed, as by weight_norm: only plain ones"):
+        surgery.bayes(own, LearnedGaussian, sigma=0.5, prior=1.0)
+    assert torch.equal(own(x), expected)
+
+
+class Rectified(nn.Linear):
+    def forward(self, x):
+        return nn.functional.relu(super().forward(x))
+
+
+@pytest.mark.parametrize("norm", [spectral_norm, weight_norm])
+def test_rectifiers_inside_a_parametrized_module_are_found(norm):
+    """torch gives such a module a class of its own, which looks like one of torch's."""
+    torch.manual_seed(0)
+    own, x = nn.Sequential(norm(Rectified(8, 8)), nn.Linear(8, 3)).eval(), torch.randn(4, 8)
+    assert torch.allclose(rbue.randomize(own, q=1.0).eval()(x), own(x))
+    random = rbue.randomize(own, q=0.5)
+    assert sum(isinstance(m, rbue.DropReLU) for m in random.modules()) == 1
+    assert rbue.predict(random, x, samples=4).mutual_information.max() > 0
