@@ -37,12 +37,14 @@ def main(argv=None):
 def asked_cells(words):
     """Return the cells of a sweep. If more of them have results of the other precision, which means that they were
     trained on other hardware than this machine's, return those, and a note."""
-    runs = sweeps.runs_of(words)
-    given = any(word.startswith("precision=") for word in words)
-    others = [] if given else [replace(run, precision=OTHER[run.precision]) for run in runs]
-    if sum(map(is_finished, others)) <= sum(map(is_finished, runs)):
-        return [sweeps.cell(run) for run in runs], []
-    note = f"with precision={others[0].precision}, as most of the results; here it would be {runs[0].precision}"
+    cells = [sweeps.cell(run) for run in sweeps.runs_of(words)]
+    done = sum(one.state == "done" for one in cells)
+    if done == len(cells) or any(word.startswith("precision=") for word in words):
+        return cells, []
+    others = [replace(one.run, precision=OTHER[one.run.precision]) for one in cells]
+    if sum(map(is_finished, others)) <= done:
+        return cells, []
+    note = f"with precision={others[0].precision}, as most of the results; here it would be {cells[0].run.precision}"
     return [sweeps.cell(run) for run in others], [note]
 
 
