@@ -2,6 +2,7 @@
 
 import gc
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -141,6 +142,16 @@ def test_a_trained_network_scores_on_the_fast_path_what_it_scores_in_fp32(method
     ours, exact = (metrics.score(test(digits.test_images)[0].mean, digits.test_labels) for test in (fast, plain))
     assert ours["accuracy"] == pytest.approx(exact["accuracy"], abs=0.003)  # one image of 360
     assert ours["ece"] == pytest.approx(exact["ece"], abs=0.003)
+
+
+@gpu
+def test_a_set_larger_than_the_test_set_is_predicted_to_its_end(digits):
+    device = torch.device("cuda")
+    run = compose_run("dataset=digits", "arch=small", "protocol=demo", "samples=5", "method=dropreLU")
+    few = replace(digits, test_images=digits.test_images[:70], test_labels=digits.test_labels[:70])
+    network = methods.build(run, 10, 1437).to(device).eval()
+    whole, split = (evaluator.Evaluator(run, [network], data, device)(digits.test_images)[0] for data in (digits, few))
+    assert len(split.mean) == len(digits.test_images) and torch.allclose(split.mean, whole.mean, atol=5e-3)
 
 
 def test_without_a_gpu_steps_run_one_after_the_other():
