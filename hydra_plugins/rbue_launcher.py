@@ -34,7 +34,7 @@ class PackedLauncher(BasicLauncher):
 
     def run_one(self, number, overrides, one, failed):
         reasons = [failed[part.training_name] for part in one.run.trainings if part.training_name in failed]
-        if reasons and sweeps.cell(one.run).state not in ("running", "done"):  # as by another process
+        if reasons and sweeps.cell(one.run).state not in ("running", "done"):  # then another process has it
             returned = fail_job(one.run, reasons[0])
         else:
             returned = super().launch([overrides], number)[0]

@@ -21,7 +21,7 @@ class Tracer(fx.Tracer):
         self.whole = whole
 
     def is_leaf_module(self, module, name):
-        """A parametrized module has a class of torch's own, so that of the module before decides."""
+        """Treat a parametrized module by its class from before: torch has replaced it by a class of torch's own."""
         before = parametrize.type_before_parametrizations(module)
         users_own = before is not type(module) and not before.__module__.startswith(("torch.nn", "torch.ao.nn"))
         leaf = not users_own and super().is_leaf_module(module, name)
