@@ -59,7 +59,7 @@ def experiment(run):
     sets = corruption.sets(run, images)
     networks, records = training.load_or_train(run.trainings, images, device)
     test = evaluator.Evaluator(run, networks, images, device)
-    evaluated, cost = test(images.test_images)
+    evaluated, cost = test.timed(images.test_images)
     report = metrics.report(evaluated, images.test_labels, run.bins) | corruption.report(run, test, sets)
     more, predictions = analysis.report(run, networks, test, images, evaluated)
     return results.write_result(run, report | more, records, cost, predictions)

@@ -358,3 +358,16 @@ def test_a_batch_is_not_larger_than_the_test_set(digits_run, few_digits):
     network = methods.build(run, 10, 100).eval()
     test = evaluator.Evaluator(run, [network], few, torch.device("cpu"))
     assert test.batch == 7 and len(test(few_digits.test_images[:20])[0].mean) == 20
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"), [([0.05, 0.11, 0.04, 0.06, 0.05, 9.0], 5.0), ([0.25, 0.09, 9.0], 17.0), ([3.0], 300.0)]
+)
+def test_a_short_evaluation_is_timed_several_times(times, expected, monkeypatch):
+    """The median of up to five; no further one once 0.3 s have gone by."""
+    left = iter(times)
+    monkeypatch.setattr(evaluator.Evaluator, "__init__", lambda self: None)
+    monkeypatch.setattr(evaluator.Evaluator, "__call__", lambda *_, **__: ("predictions", {"seconds": next(left)}))
+    evaluated, cost = evaluator.Evaluator().timed(torch.zeros(10, 3, 2, 2))
+    assert evaluated == "predictions"
+    assert cost == {"seconds": times[0], "ms_per_image": pytest.approx(expected)}

@@ -17,7 +17,7 @@ from rbue.runs import predictions as kept
 from rbue.runs import results
 from rbue.runs.predictions import Predictions
 from rbue.runs.results import collect
-from rbue.runs.schema import Reliability, parse, read
+from rbue.runs.schema import parse, read
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -81,7 +81,6 @@ def test_a_run_stores_what_gives_its_result_again(digits_run):
     result = read(results.folder(run) / "result.json")
     found, expected = kept.scores(result.predictions), result.metrics | {"auroc": result.ood.auroc}
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2.5e-4)
-    assert kept.bounds_as_printed(result.reliability)[0] - 1e-3 < found["ece_as_printed"]
 
 
 def test_rounding_never_moves_a_score_into_another_bin():
@@ -151,18 +150,11 @@ def test_the_printed_formula_is_no_calibration_error():
         assert kept.ece(p) < kept.ece_as_printed(p) <= np.abs(kept.gap(p)).mean()
 
 
-@pytest.mark.parametrize(("classes", "trust"), [(2, 1.0), (10, 2.0), (100, 1.5)])
-def test_a_reliability_diagram_bounds_the_printed_formula(classes, trust):
-    probs, labels = probabilities(5000, classes, trust=trust)
-    low, high = kept.bounds_as_printed(Reliability(**metrics.reliability(probs, labels)))
-    assert low - 1e-3 < kept.ece_as_printed(predictions(probs, labels)) < high + 1e-3
-
-
 def test_the_printed_formula_is_not_the_one_behind_the_papers_numbers():
-    """CIFAR-100, ResNet-18, Single: .072 by the usual formula, .11 in the paper, at least .145 as printed."""
+    """CIFAR-100, ResNet-18, Single: .070 by the usual formula, .11 in the paper, .160 to .166 as printed."""
     runs = [r for r in collect(ROOT / "results" / "runs" / "cifar100") if r.config["method"] == "single"]
     clean = [r for r in runs if (r.config["arch"], r.config["protocol"]) == ("resnet18", "matched")]
-    assert len(clean) >= 4 and all(kept.bounds_as_printed(r.reliability)[0] > 0.14 for r in clean)
+    assert len(clean) >= 4 and all(kept.ece_as_printed(r.predictions) > 0.155 for r in clean)
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", "half", "ragged"])

@@ -99,7 +99,7 @@ def deterministic_scores(run, network, data, device):
     if noise.of(network).sites == 0:
         return None
     test = evaluator.Evaluator(run, [surgery.deterministic(network)], data, device)
-    evaluated, cost = test(data.test_images, quiet=True)
+    evaluated, cost = test.timed(data.test_images, quiet=True)
     return metrics.score(evaluated.mean, data.test_labels, run.bins) | {"ms_per_image": cost["ms_per_image"]}
 
 
