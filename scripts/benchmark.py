@@ -43,7 +43,7 @@ from rbue.data.corruptions import SEVERITIES, TYPES, corrupt
 from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.layers import DropReLU, RReLU, Stem, StochasticLayer
-from rbue.runs import devices, places, results
+from rbue.runs import devices, places, provenance, results
 from rbue.runs.compose import own_hydra, parse, register_once
 from rbue.training import capture
 from rbue.training.step import Images, Step
@@ -474,7 +474,7 @@ def first_step(arch, dataset):
 
 def content_of(bench):
     """Return the measured rows, each with its origin, since the file may also hold groups of earlier runs."""
-    environment = results.environment()
+    environment = provenance.environment()
     source = {"matmul_flops": bench.limit} | {key: environment[key] for key in ("commit", "changed", "torch")}
     rows = [row | source for row in bench.rows]
     return {"hardware": devices.describe(bench.device), "environment": environment, "rows": rows}
