@@ -1,5 +1,6 @@
 """The command line: report errors as one line on stderr with a non-zero exit, and prepare the arguments for Hydra."""
 
+import argparse
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ from rbue.errors import Failed, UserError, failure, wants_traceback
 from rbue.methods import METHODS
 from rbue.runs import compose, results
 from rbue.runs.messages import sentence
-from rbue.runs.places import COMMAND
+from rbue.runs.places import COMMAND, PAPER
 
 JOBS = "RBUE_JOBS"  # the variable in which a sweep tells its processes how many jobs it has
 GROUPS = ("method", "dataset", "arch", "protocol", "sweep", "launch")
@@ -79,6 +80,15 @@ def take_plugins_of_completion():
     if line := os.environ.get("COMP_LINE"):
         take_plugins(line.split())
         os.environ["COMP_LINE"] = re.sub(r"\bplugins=\S+ ", "", line)
+
+
+def parser_of_results(doc, out, what, paper="numbers.json"):
+    """Return the parser of a script that reads finished runs and the paper's numbers and writes `what` to `out`."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
+    parser.add_argument("--out", default=out, help=f"{what} (default: %(default)s)")
+    parser.add_argument("--paper", default=PAPER, help=f"folder of {paper} (default: the suite's own)")
+    return parser
 
 
 def parse_with_plugins(parser, argv):

@@ -6,27 +6,22 @@ python scripts/claims.py --readme README.md                     # also put the v
 python scripts/claims.py --results theirs --out theirs/claims.md
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors, parse_with_plugins
+from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results
 from rbue.report import verdict
 from rbue.report.claims import build, markdown, our_frames, summary
 from rbue.report.claims.text import counts
 from rbue.report.tables import put_between
 from rbue.report.verdict import BEGIN, END
-from rbue.runs.places import PAPER
 from rbue.runs.results import collect, write
 
 
 def arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
-    parser.add_argument("--out", default="results/claims.md", help="the page to write (default: %(default)s)")
-    parser.add_argument("--paper", default=PAPER, help="folder of claims.json (default: the suite's own)")
+    parser = parser_of_results(__doc__, "results/claims.md", "the page to write", "claims.json")
     parser.add_argument("--print", action="store_true", help="also print every claim's verdict to the terminal")
     parser.add_argument("--readme", help="also put the verdict into this README, between its marks")
     args = parse_with_plugins(parser, argv)

@@ -25,16 +25,12 @@ from rbue.data import load
 from rbue.data.corrupted import parse_manifest, refuse_size
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from rbue.data.corruptions.weather import NoTextures, texture_digest
-from rbue.data.files import open_npy
+from rbue.data.files import open_npy, sha256
 from rbue.errors import UserError, one_of
 from rbue.runs import devices, locks, results
 from rbue.runs.compose import size_of
 
 HEAD = 100  # the first images of a set have a sha256 of their own, so that a quick check needs only these
-
-
-def sha256(data):
-    return hashlib.sha256(np.ascontiguousarray(data)).hexdigest()
 
 
 def file_sha256(path):

@@ -22,24 +22,20 @@ It writes to <out>/<protocol>/<dataset>/<arch>: each figure as .pdf and .svg, an
 scripts/activations.py draws the layers, scripts/corruption_sheet.py the corrupted images; both need torch.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors, parse_with_plugins
+from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results
 from rbue.report.figures import draw, draw_general, draw_headline, left_out, makes, networks
 from rbue.report.records import records
-from rbue.runs.places import COMMAND, PAPER
+from rbue.runs.places import COMMAND
 from rbue.runs.results import collect
 
 
 def arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
-    parser.add_argument("--out", default="results/figures", help="where the figures go (default: %(default)s)")
-    parser.add_argument("--paper", default=PAPER, help="folder of numbers.json (default: the suite's own)")
+    parser = parser_of_results(__doc__, "results/figures", "where the figures go")
     for key in ("dataset", "protocol", "arch"):
         parser.add_argument(f"--{key}", help=f"only this {key}'s figures")
     return parse_with_plugins(parser, argv)

@@ -7,24 +7,18 @@ The page takes figures and benchmarks from the folders `figures` and `benchmarks
 first.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors, parse_with_plugins
+from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results
 from rbue.report.page import build
-from rbue.runs.places import PAPER
 from rbue.runs.results import collect, write
 
 
 def arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default="results/report.html", help="the page (default: %(default)s)")
-    parser.add_argument("--paper", default=PAPER, help="folder of numbers.json (default: the suite's own)")
-    return parse_with_plugins(parser, argv)
+    return parse_with_plugins(parser_of_results(__doc__, "results/report.html", "the page"), argv)
 
 
 def main(argv=None):

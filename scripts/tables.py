@@ -5,27 +5,23 @@ python scripts/tables.py --print --dataset digits               # also print the
 python scripts/tables.py --results theirs --out theirs/tables   # somebody else's runs
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors, parse_with_plugins
+from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results
 from rbue.methods import METHODS
 from rbue.report import position
 from rbue.report.cells import build
 from rbue.report.records import records
 from rbue.report.tables import BEGIN, END, coverage, headline, put_between, summary, write
-from rbue.runs.places import COMMAND, PAPER
+from rbue.runs.places import COMMAND
 from rbue.runs.results import collect
 
 
 def arguments(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", default="results/runs", help="folder of finished runs (default: %(default)s)")
-    parser.add_argument("--out", default="results/tables", help="where the tables go (default: %(default)s)")
-    parser.add_argument("--paper", default=PAPER, help="folder of numbers.json (default: the suite's own)")
+    parser = parser_of_results(__doc__, "results/tables", "where the tables go")
     parser.add_argument("--dataset", help="only this dataset's tables")
     parser.add_argument("--protocol", help="only this protocol's tables")
     parser.add_argument("--readme", help="also put the measured tables into this README, between its marks")

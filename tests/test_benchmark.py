@@ -6,10 +6,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from conftest import ROOT
 
+from rbue import methods, surgery
+from rbue.benchmark import measure, parts, processes
+from rbue.benchmark.baselines import Plain, Textbook
+from rbue.benchmark.measure import make_run
 from rbue.errors import UserError
-from rbue.report.benchmark import draw, merged, table
+from rbue.layers import RReLU
+from rbue.report.benchmark import draw, merged, store, table
 from rbue.runs import devices
 
 MEASURED = sorted((ROOT / "results" / "benchmarks").glob("*.json"))
@@ -77,75 +83,77 @@ def test_committed_ratios_are_those_of_their_own_rows(path):
         assert row["ratio"] == pytest.approx(row["images_per_second"] / speeds[row["group"], row["against"]])
 
 
-@pytest.fixture(scope="module")
-def script():
-    return runpy.run_path(str(ROOT / "scripts" / "benchmark.py"))
+def test_the_file_of_a_hardware_keeps_the_groups_of_earlier_runs(tmp_path):
+    store(CONTENT | {"rows": CONTENT["rows"][:2]}, tmp_path)
+    content, path = store(CONTENT | {"hardware": "A Machine", "rows": CONTENT["rows"][2:]}, tmp_path)
+    assert path == tmp_path / "a-machine.json" and json.loads(path.read_text(encoding="utf-8")) == content
+    assert content["rows"] == CONTENT["rows"] and (tmp_path / "a-machine.svg").exists()
 
 
-def test_what_is_measured_can_be_built(script):
+def test_what_is_measured_can_be_built():
     """Every layer, in a step that runs: `make benchmark` takes minutes and is in no test."""
-    import torch
-
-    from rbue import methods, surgery
-
-    run = script["make_run"]("arch=small")
-    leaky = script["Plain"](script["RReLU"]().deterministic())
-    x = torch.randn(2, 3, 32, 32)
-    for layer in (script["Plain"](), leaky, script["Textbook"]("DropReLU"), script["Textbook"]("RReLU")):
+    run, leaky, x = make_run("arch=small"), Plain(RReLU().deterministic()), torch.randn(2, 3, 32, 32)
+    for layer in (Plain(), leaky, Textbook("DropReLU"), Textbook("RReLU")):
         assert surgery.randomize(methods.build(run, 10, 100), layer)(x).shape == (2, 10)
     like = surgery.randomize(methods.build(run, 10, 100), leaky).eval()
-    twin = surgery.deterministic(surgery.randomize(methods.build(run, 10, 100), script["RReLU"]())).eval()
+    twin = surgery.deterministic(surgery.randomize(methods.build(run, 10, 100), RReLU())).eval()
     assert torch.equal(like(x), twin(x))
 
 
 @pytest.fixture
-def tiny(script, monkeypatch):
+def few_images(monkeypatch):
+    monkeypatch.setattr(measure, "IMAGES", 200)
+    monkeypatch.setattr(measure, "TESTS", 1)
+
+
+@pytest.fixture
+def fixed_limit(monkeypatch):
+    monkeypatch.setattr(measure, "matmul_rate", lambda device: 1e12)  # measuring it takes seconds
+
+
+@pytest.fixture
+def tiny(fixed_limit, tmp_path):
     """A benchmark of 64 × 64 images, which has measured nothing yet."""
-    import torch
-
-    replace_globals(monkeypatch, script, matmul_rate=lambda device: 1e12)  # measuring it takes seconds
-    return script["Bench"](torch.device("cpu"), True, "tinyimagenet")
+    return measure.Bench(torch.device("cpu"), True, "tinyimagenet", tmp_path)
 
 
-def replace_globals(monkeypatch, script, **values):
-    for name, value in values.items():
-        monkeypatch.setitem(script["main"].__globals__, name, value)
-
-
-def test_images_of_another_dataset_have_its_shape_and_groups_of_their_own(tiny, tmp_path):
+def test_images_of_another_dataset_have_its_shape_and_groups_of_their_own(tiny):
     assert (tiny.batch, tiny.size) == (100, 64)
     assert tiny.group("vgg13", "train") == "vgg13 64x64 train"
     with pytest.raises(UserError, match="tinyimagenet holds no tiny-imagenet-200: make data"):
-        tiny.reading(tmp_path)
+        parts.reading(tiny, "small")
 
 
-def test_corruptions_of_other_images_do_not_replace_those_of_cifar(script, tiny, monkeypatch):
-    replace_globals(monkeypatch, script, IMAGES=8, TESTS=1, find_spec=lambda name: True)
-    replace_globals(
-        monkeypatch, script, packages_own=lambda images: (lambda: None, ["fog"]), corrupt_all=lambda *_: None
-    )
-    tiny.corruptions("small")
+def test_corruptions_of_other_images_do_not_replace_those_of_cifar(tiny, few_images, monkeypatch):
+    monkeypatch.setattr(parts, "find_spec", lambda name: True)
+    monkeypatch.setattr(parts, "package_corruptions", lambda images: (lambda: None, ["fog"]))
+    monkeypatch.setattr(parts, "corrupt_all", lambda *_: None)
+    parts.corruptions(tiny, "small")
     assert {row["group"] for row in tiny.rows} == {"64x64 corruptions"}
     cifar = {"group": "corruptions", "name": "ours", "ms": 1.0}
     assert merged([cifar], tiny.rows) == [cifar, *tiny.rows]
 
 
-def test_a_start_is_measured_with_the_images_of_the_dataset(script, tiny, monkeypatch):
+def test_a_start_is_measured_with_the_images_of_the_dataset(tiny, monkeypatch):
     words = []
 
     def output_of(arguments, **_):
-        words.append(arguments[1:])
+        words.append(arguments)
         return json.dumps({"imports": 1.0, "step": 2.0})
 
-    replace_globals(monkeypatch, script, output_of=output_of)
-    tiny.start("small")
-    assert words[-4:] == [["--first-step", "small", "--dataset", "tinyimagenet"]] * 4
+    monkeypatch.setattr(processes, "output_of", output_of)
+    parts.start(tiny, "small")
+    script = ROOT / "scripts" / "benchmark.py"
+    assert words[-4:] == [[script, "--first-step", "small", "--dataset", "tinyimagenet"]] * 4
     assert {row["group"] for row in tiny.rows} == {"small 64x64 start"}
 
 
-def test_the_first_step_takes_images_of_the_dataset(script, monkeypatch, capsys):
-    import torch
+@pytest.fixture(scope="module")
+def script():
+    return runpy.run_path(str(ROOT / "scripts" / "benchmark.py"))
 
+
+def test_the_first_step_takes_images_of_the_dataset(script, few_images, monkeypatch, capsys):
     seen = []
 
     def accelerate(steps, device):
@@ -154,23 +162,37 @@ def test_the_first_step_takes_images_of_the_dataset(script, monkeypatch, capsys)
         return lambda: None, ""
 
     monkeypatch.setattr("rbue.training.capture.accelerate", accelerate)
-    replace_globals(monkeypatch, script, IMAGES=200, TESTS=1)
     script["main"](["--first-step", "small", "--dataset", "tinyimagenet"])
     assert seen == [("tinyimagenet", (2, 72, 72, 3), (2, 200))] and "imports" in json.loads(capsys.readouterr().out)
 
 
-def test_a_dataset_is_read_in_a_process_of_its_own(script, tmp_path):
-    _, alone = script["read_once"]("digits", str(tmp_path))
+def test_training_and_packing_are_measured_for_all_networks(script, fixed_limit, monkeypatch, tmp_path, capsys):
+    def measured(part):
+        return lambda bench, arch: bench.add(f"{arch} {part}", "ours", 0.5, 100)
+
+    monkeypatch.chdir(tmp_path)
+    for part, last_word in (("training", "train"), ("packing", "packed"), ("layers", "layers")):
+        monkeypatch.setitem(parts.PARTS, part, measured(last_word))
+    script["main"](["--archs", "small", "vgg13", "--only", "layers", "packing", "training"])
+    (path,) = (tmp_path / "results" / "benchmarks").glob("*.json")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    groups = ["small train", "vgg13 train", "small packed", "vgg13 packed", "small layers"]
+    assert [row["group"] for row in rows] == groups and {row["matmul_flops"] for row in rows} == {1e12}
+    assert f"wrote results/benchmarks/{path.name} and its figure" in capsys.readouterr().out
+
+
+def test_a_dataset_is_read_in_a_process_of_its_own(tmp_path):
+    _, alone = processes.read_once("digits", str(tmp_path))
     ballast = np.ones(2_000_000_000, np.uint8)  # memory of this process must not count
-    seconds, peak = script["read_once"]("digits", str(tmp_path))
+    seconds, peak = processes.read_once("digits", str(tmp_path))
     assert seconds > 0 and 1797 * 3 * 32 * 32 < peak < min(1.3 * alone, len(ballast))
 
 
-def test_a_process_that_fails_is_one_sentence(script, tmp_path):
+def test_a_process_that_fails_is_one_sentence(tmp_path):
     with pytest.raises(UserError, match=r"^dataset=mnist is not known: [^\n]*$"):
-        script["read_once"]("mnist", str(tmp_path))
+        processes.read_once("mnist", str(tmp_path))
     with pytest.raises(UserError, match=r"^a process of its own ended with exit status 3$"):
-        script["output_of"](["-c", "raise SystemExit(3)"])
+        processes.output_of(["-c", "raise SystemExit(3)"])
 
 
 def test_without_proc_the_peak_memory_is_in_the_unit_of_the_system(monkeypatch, tmp_path):

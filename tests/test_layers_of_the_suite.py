@@ -25,7 +25,7 @@ ROOMS = [
     "cli",
     "main",
     "__main__",
-    "report",
+    "benchmark report",
 ]
 LEVEL = {name: level for level, names in enumerate(ROOMS) for name in names.split()}
 LIBRARY = ["errors", "noise", "layers", "ivon", "metrics", "networks", "tracing", "surgery", "sampling"]

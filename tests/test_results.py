@@ -5,7 +5,7 @@ import pytest
 from conftest import compose_run
 
 from rbue.errors import UserError
-from rbue.runs import places, results
+from rbue.runs import results
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
@@ -36,38 +36,3 @@ def test_collecting_names_what_it_leaves_out(other, tmp_path, capsys):
     results.write(tmp_path / "A copy" / "a" / "result.json", other or whole)
     assert [found.name for found in results.collect(tmp_path)] == [whole["name"]]
     assert f"left out: {tmp_path / 'A copy' / 'a' / 'result.json'} is" in capsys.readouterr().err
-
-
-def test_the_environment_names_what_a_number_depends_on():
-    known = results.environment()
-    assert known["torch"] and known["python"] and known["hydra-core"]
-
-
-def test_the_code_of_a_step_is_known_by_what_it_does(monkeypatch, tmp_path):
-    for name in ("noise.py", "training/step.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-    monkeypatch.setattr(results, "STEP", ["noise", "training/step"])
-    monkeypatch.setattr(places, "PACKAGE", tmp_path)
-
-    def code(noise):
-        (tmp_path / "noise.py").write_text(noise)
-        (tmp_path / "training" / "step.py").write_text("class Step:\n    pass\n")
-        return results.step_code.__wrapped__()
-
-    plain = code("def draw(x):\n    return x + 1\n")
-    assert code('"""Noise."""\n\n\ndef draw(x):\n    """Draw."""\n    return (x + 1)  # one more\n') == plain
-    assert code("def draw(x):\n    return x + 2\n") != plain
-
-
-def test_the_code_of_a_step_names_files_that_exist():
-    assert len(results.step_code()) == 10 and results.step_code() == results.step_code()
-
-
-def test_an_installed_package_and_a_machine_without_git_know_no_commit(monkeypatch):
-    """A repository around the installed package is somebody else's."""
-    monkeypatch.delenv("RBUE_COMMIT", raising=False)
-    monkeypatch.setattr(places, "INSTALLED", True)
-    assert results.environment()["commit"] is None
-    monkeypatch.setattr(places, "INSTALLED", False)
-    monkeypatch.setenv("PATH", "")
-    assert results.environment()["commit"] is None

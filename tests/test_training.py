@@ -7,7 +7,7 @@ from rbue import methods, surgery, training
 from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.methods import METHODS
-from rbue.runs import devices, results
+from rbue.runs import devices, provenance, results
 from rbue.training import loop, packs
 from rbue.training.step import Images, Step, learning_rates
 
@@ -113,7 +113,7 @@ def test_what_is_trained_is_not_trained_again(digits_run, few_digits, monkeypatc
     training.load_or_train([run], few_digits, CPU)
     monkeypatch.setattr(packs, "fit", None)
     (network,), (record,) = training.load_or_train([run], few_digits, CPU)
-    assert not network.training and record["epoch"] == 1 and record["code"] == results.step_code()
+    assert not network.training and record["epoch"] == 1 and record["code"] == provenance.step_code()
 
 
 def test_a_step_is_nesterovs_on_normalised_images_with_weight_decay(digits_run, few_digits):

@@ -1,10 +1,15 @@
 """The benchmark's rows as a table and a figure. Ratios come first, since milliseconds depend on the hardware."""
 
+import json
+import re
+from pathlib import Path
+
 from matplotlib.ticker import LogLocator
 
 from rbue.progress import padded
 from rbue.report.columns import grid, number, shown, words
 from rbue.report.figures.style import canvas, save, styled
+from rbue.runs.results import write
 
 GROUPS = ("train", "packed", "layers", "predict", "corruptions", "start", "reading")  # the last word of a row's group
 
@@ -49,6 +54,20 @@ def merged(before, measured):
     groups = {row["group"] for row in measured}
     rows = [*(row for row in before if row["group"] not in groups), *measured]
     return sorted(rows, key=lambda row: GROUPS.index(row["group"].split()[-1]))
+
+
+def store(content, folder):
+    """Write the measured rows and their figure into the file of their hardware. Groups that were not measured now stay.
+
+    Return the content with all groups, and the path of the file.
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", content["hardware"].lower()).strip("-")
+    path = Path(folder, f"{name}.json")
+    before = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    content = content | {"rows": merged(before, content["rows"])}
+    write(path, content)
+    draw(content, path.with_suffix(""))
+    return content, path
 
 
 @styled

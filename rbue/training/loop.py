@@ -11,7 +11,8 @@ from tqdm import tqdm
 from rbue.errors import Failed, UserError, failure, out_of_memory
 from rbue.progress import bars
 from rbue.runs import devices
-from rbue.runs.results import package_version, step_code, weights_folder
+from rbue.runs.provenance import package_version, step_code
+from rbue.runs.results import weights_folder
 from rbue.training import capture
 from rbue.training.checkpoints import build, check_content, check_identity, load_file, save
 from rbue.training.curves import add_row, label, open_board, report_epoch, report_start

@@ -1,0 +1,70 @@
+"""Where a number comes from: the commit, the versions of what it was computed with, and the code of a training step."""
+
+import ast
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from inspect import getsource
+from textwrap import dedent
+
+from rbue import config
+from rbue.runs import places
+
+
+def environment():
+    """What a number depends on besides its config. RBUE_COMMIT names the commit of a copy without its repository."""
+    named = os.environ.get("RBUE_COMMIT")
+    return {
+        "commit": named or _git("rev-parse", "HEAD"),
+        "changed": not named and bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        **{name: package_version(name) for name in ("torch", "torchvision", "numpy", "hydra-core")},
+    }
+
+
+STEP = ["noise", "layers", "networks", "data/augment", "training/step", "training/capture"]
+
+
+@cache
+def step_code():
+    """Return a hash of the code that decides the time of a training step and that all methods share. Training times of
+    two commits compare if it is equal."""
+    modules = [(places.PACKAGE / f"{module}.py").read_text(encoding="utf-8") for module in STEP]
+    return hash_code([*modules, *(dedent(getsource(part)) for part in (config.Run.optimizers, config.Run.sgd))])
+
+
+def hash_code(sources):
+    return hashlib.sha256(repr([structure(ast.parse(source)) for source in sources]).encode()).hexdigest()[:10]
+
+
+def structure(part):
+    """Return Python code as nested tuples, without comments, docstrings and formatting. They are the same in every
+    version of Python, unlike the texts of `ast.unparse` and `ast.dump`."""
+    if isinstance(part, list):
+        return [*map(structure, part)]
+    if not isinstance(part, ast.AST):
+        return part
+    found = {name: value for name, value in ast.iter_fields(part) if value not in (None, [])}
+    if isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(part) is not None:
+        found["body"] = part.body[1:]
+    return type(part).__name__, {name: structure(value) for name, value in found.items()}
+
+
+def _git(*command):
+    """What git says of the clone. An installed package has none, and may lie inside somebody else's repository."""
+    if places.INSTALLED or not shutil.which("git"):
+        return None
+    done = subprocess.run(["git", *command], cwd=places.ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def package_version(package):
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
