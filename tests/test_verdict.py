@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rbue.report import verdict
@@ -45,6 +46,16 @@ def test_the_papers_own_numbers_are_reproduced_and_say_what_they_say():
     training = found["Is it cheap to train?"]
     assert training.answer == YES and "in 1.21 times" in training.sentence
     assert found["Is it cheap at test time?"].answer == UNKNOWN  # the paper prints no test times
+
+
+def test_the_verdict_says_which_differences_count_as_agreement():
+    """With a standard error of 0.2 on our side, the binomial one on the paper's, and rounding."""
+    sentence = verdict.findings(measured())[0].sentence
+    errors = [
+        np.hypot(0.2, value.se) for key, value in PRINTED.values.items() if key[3] == "accuracy" and key[2] in LABELS
+    ]
+    low, high = (0.005 + 1.96 * error for error in (min(errors), max(errors)))
+    assert f"a difference of up to {low:.2f} to {high:.2f} percentage points agrees" in sentence
 
 
 def test_better_rows_change_the_answers_and_worse_rows_change_them_back():
