@@ -22,6 +22,10 @@ our runs. Built by `make claims`: do not edit.
   difference is "unsteady over seeds" if it would be inside the noise with both rows varying from seed to seed as Single
   does on the same network. If that changes a verdict, its reason says so. Where Single has one seed or no stored
   predictions, this is not known.
+- **The same.** Two numbers count as the same, or on par, if no difference is found and the 95 % interval reaches no
+  further than 1.5 percentage points or 0.015 in ECE. This is weaker than a proof that they are equally good.
+- **The best** of several rows is chosen on the test images, and the errors do not allow for the choice. It favours the
+  side with more rows to choose from.
 - **Many comparisons** differ somewhere by chance. Only what survives Holm's correction for their number counts.
 - **Verdict.** A claim that says "all" or "always" fails by one counterexample. Otherwise it holds if more than three
   quarters of its comparisons are for it, partly if at least a quarter is, and fails if fewer are for it and at least a
