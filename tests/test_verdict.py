@@ -113,6 +113,9 @@ def test_corruption_counts_severities():
     assert finding.answer == PARTLY
     assert "Single's at 5 of 5 severities and MC-Dropout(0.5)'s at 5 of 5 severities and Deep" in finding.sentence
     assert "Not measured there: SVI" in finding.sentence
+    assert "(n = 1)" in finding.sentence
+    fewer = replace(corrupted(rows), corrupted_passes=(20.0, 20.0))
+    assert "1 of 5 proposed rows are measured (n = 1, 20 passes)" in verdict.findings(fewer)[5].sentence
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.05}))[5].answer == YES
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.5}))[5].answer == NO
 

@@ -41,6 +41,7 @@ class Evidence:
     printed: Numbers
     protocol: str = ""
     costs: dict = field(default_factory=dict)  # {(dataset, arch, row): {"test_ms_per_image", "tempered_ece"}}
+    corrupted_passes: tuple[float, ...] = ()  # of the proposed rows on corrupted images, often fewer than on clean ones
 
     @property
     def setting(self) -> str:
@@ -278,9 +279,10 @@ def corruption(e: Evidence) -> Found:
     hardest = ", ".join(f"{row} {ece(row, at[-1]):.3f}" for row in [*rows, *others])
     absent = [row for row in (SINGLE, DROPOUT[-1], ENSEMBLE, SVI) if not e.places([row], *at)]
     seeds = {e.ours.n[(*place, row, at[0])] for row in [*rows, *others]}
+    passes = f", {spread(e.corrupted_passes, '.0f')} passes" if e.corrupted_passes else ""
     text = (
         f"On {dataset_name(place[0])} with {arch_name(place[1])}, {len(rows)} of {len(PROPOSED)} proposed rows are "
-        f"measured (n = {min(seeds)}). The median ECE over 19 corruptions of the best one is below {counts}; "
+        f"measured (n = {min(seeds)}{passes}). The median ECE over 19 corruptions of the best one is below {counts}; "
         f"at severity 5: {hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
     return answer([1 if wins[other] > 2 else -1 for other in others], 1), text
@@ -321,11 +323,13 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
         return []
     protocol = min(frames, key=lambda name: [*FULL, name].index(name))
     runs = records(results)
+    runs = runs[runs.protocol == protocol]
     evidence = Evidence(
         Numbers.of(frames[protocol]),
         Numbers.of(paper_frame(paper_dir)),
         protocol,
-        costs(runs[runs.protocol == protocol]),
+        costs(runs),
+        tuple(runs.passes[runs.corrupted & runs.listed & runs.row.isin(PROPOSED)]),
     )
     return findings(evidence)
 
