@@ -65,6 +65,13 @@ def test_better_rows_change_the_answers_and_worse_rows_change_them_back():
     assert answers(shift(accuracy=5))[0] == PARTLY  # half of the rows keep the printed numbers
 
 
+@pytest.mark.parametrize(("accuracy", "ece", "counts"), [(9, -0.5, (135, 0)), (-9, 0.5, (0, 135)), (9, 0.5, (0, 0))])
+def test_wins_and_losses_in_both_metrics_are_counted(accuracy, ece, counts):
+    sentence = verdict.findings(shift(accuracy, ece))[2].sentence
+    won, lost = counts
+    assert f"in both metrics in {won} of 135 pairs after Holm's correction, and loses in both in {lost}" in sentence
+
+
 def test_a_gap_within_the_noise_is_called_so():
     gap = Value(0.1, se=0.2)
     assert verdict.compare({"accuracy": gap}) == (
