@@ -103,11 +103,26 @@ def test_seeds_that_are_not_independent_count_as_one():
     assert (together + other * -1).lent == pytest.approx(other.parts[-1].excess) and other.parts[-1].excess > 0
 
 
-def test_one_seed_a_side_does_not_cover_the_methods():
+def test_one_seed_a_side_does_not_cover_the_methods_unless_it_is_told_how_seeds_vary():
     """This is why the ledger states it."""
     rng = np.random.default_rng(1)
     far = [[[network(rng, **method, seeds=0.6)] for method in METHODS] for _ in range(200)]
-    assert coverage([difference(rng, *networks)["accuracy"] for networks in far]) < 0.85
+    gaps = [difference(rng, *networks)["accuracy"] for networks in far]
+    assert coverage(gaps) < 0.85
+    truth, images = np.mean([gap.mean for gap in gaps]), np.mean([gap.sampling.variance for gap in gaps])
+    excess = (np.var([gap.mean for gap in gaps], ddof=1) - images) / 2  # of each side
+    errors = [gap.sampling.with_usual(excess).error_over_seeds for gap in gaps]
+    held = [abs(gap.mean - truth) <= 1.96 * error for gap, error in zip(gaps, errors, strict=True)]
+    assert 0.92 <= np.mean(held) <= 0.98
+
+
+def test_the_usual_scatter_is_what_the_other_side_lends():
+    rng = np.random.default_rng(6)
+    several = over_seeds([1, 3], [Sampling(rng.standard_normal(1000)) for _ in range(2)])
+    one = over_seeds([1], [Sampling(rng.standard_normal(1000))]).with_usual(several.excess)
+    gap = one + several * -1
+    assert gap.lent > 0 and gap.error_over_seeds == pytest.approx(gap.error)
+    assert one.error_over_seeds == pytest.approx(np.sqrt(one.variance + several.excess))
 
 
 def test_two_seeds_that_are_resampled_as_images_are_would_not_cover():

@@ -74,6 +74,28 @@ def test_seeds_that_scatter_count_when_paired_too(tmp_path):
     assert (gap.sign, ours("P9", runs).seeds) == (0, "n = 3")
 
 
+@pytest.mark.parametrize(("wrong", "unsteady"), [((300, 400, 500, 600), True), ((450, 450, 450, 450), False)])
+def test_a_difference_that_is_smaller_than_what_seeds_do_is_called_unsteady(tmp_path, wrong, unsteady):
+    """q = 0.95 and q = 0.8 have one seed each and differ by 0.40 pp. Single has four, which scatter or do not."""
+    names = zip((Q95, Q8), BETTER_AND_WORSE, strict=True)
+    runs = [kept(tmp_path / label, result(label), right) for label, right in names]
+    runs += [kept(tmp_path / str(k), result("Single", seed=k), right_but(slice(0, n))) for k, n in enumerate(wrong)]
+    found = ours("P9", runs)
+    assert "1 win / 0 tie / 0 loss of 1" in found.evidence  # the verdict stays one about these networks
+    assert ("1 of 1 differences unsteady over seeds" in found.judged) == unsteady
+    assert ('would be "unclear" instead of "reproduced"' in found.why) == unsteady
+
+
+def test_an_ensemble_varies_less_over_seeds_than_its_members(tmp_path):
+    singles = [result("Single", seed=k) for k in range(4)]
+    runs = [kept(tmp_path / str(k), each, right_but(slice(0, 300 + 100 * k))) for k, each in enumerate(singles)]
+    runs += [kept(tmp_path / label, result(label), right_but(HARD)) for label in (DE, Q8)]
+    cells = our_frames(runs)["matched"].set_index(["row", "metric"]).sampling
+    single, ensemble, lone = (cells[row, "accuracy"] for row in ("Single", DE, Q8))
+    usual = [part.usual for each in (lone, ensemble) for part in each.parts if part.lone]
+    assert usual == pytest.approx([single.excess, single.excess / 4]) and single.excess > 1
+
+
 def test_a_difference_of_unknown_error_undoes_no_other():
     assert Value(1.0, se=float("nan")).p == 1.0
     assert holm([0.2, 1.0, 0.001, 0.03]) == [False, False, True, False]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rbue.report import verdict
@@ -47,11 +48,28 @@ def test_the_papers_own_numbers_are_reproduced_and_say_what_they_say():
     assert found["Is it cheap at test time?"].answer == UNKNOWN  # the paper prints no test times
 
 
+def test_the_verdict_says_which_differences_count_as_agreement():
+    """With a standard error of 0.2 on our side, the binomial one on the paper's, and rounding."""
+    sentence = verdict.findings(measured())[0].sentence
+    errors = [
+        np.hypot(0.2, value.se) for key, value in PRINTED.values.items() if key[3] == "accuracy" and key[2] in LABELS
+    ]
+    low, high = (0.005 + 1.96 * error for error in (min(errors), max(errors)))
+    assert f"a difference of up to {low:.2f} to {high:.2f} percentage points agrees" in sentence
+
+
 def test_better_rows_change_the_answers_and_worse_rows_change_them_back():
     assert answers(shift(accuracy=5, ece=-0.05))[1:3] == [YES, YES]
     assert answers(shift(accuracy=-5, ece=0.05))[1:3] == [NO, NO]
     assert answers(shift(accuracy=5, ece=0.05))[1:3] == [PARTLY, PARTLY]
     assert answers(shift(accuracy=5))[0] == PARTLY  # half of the rows keep the printed numbers
+
+
+@pytest.mark.parametrize(("accuracy", "ece", "counts"), [(9, -0.5, (135, 0)), (-9, 0.5, (0, 135)), (9, 0.5, (0, 0))])
+def test_wins_and_losses_in_both_metrics_are_counted(accuracy, ece, counts):
+    sentence = verdict.findings(shift(accuracy, ece))[2].sentence
+    won, lost = counts
+    assert f"in both metrics in {won} of 135 pairs after Holm's correction, and loses in both in {lost}" in sentence
 
 
 def test_a_gap_within_the_noise_is_called_so():
@@ -102,6 +120,9 @@ def test_corruption_counts_severities():
     assert finding.answer == PARTLY
     assert "Single's at 5 of 5 severities and MC-Dropout(0.5)'s at 5 of 5 severities and Deep" in finding.sentence
     assert "Not measured there: SVI" in finding.sentence
+    assert "(n = 1)" in finding.sentence
+    fewer = replace(corrupted(rows), corrupted_passes=(20.0, 20.0))
+    assert "1 of 5 proposed rows are measured (n = 1, 20 passes)" in verdict.findings(fewer)[5].sentence
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.05}))[5].answer == YES
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.5}))[5].answer == NO
 

@@ -21,7 +21,7 @@ class Part:
     """A variance to add to that of the replicates, the part of it that they contain already, its degrees of freedom.
 
     `excess` is the variance between networks of different seeds beyond that over images. `lone` is the weight of a
-    number from one seed, which has no estimate of its own.
+    number from one seed, which has no estimate of its own, and `usual` the excess that such a number may have.
     """
 
     variance: float
@@ -29,6 +29,7 @@ class Part:
     freedom: float = inf
     excess: float | None = None
     lone: float = 0.0
+    usual: float = 0.0
 
     def __mul__(self, factor):
         return replace(self, variance=self.variance * factor, shown=self.shown * factor, lone=self.lone * factor)
@@ -76,6 +77,20 @@ class Sampling:
     @property
     def error(self):
         return sqrt(self.variance)
+
+    @property
+    def excess(self):
+        """The variance between the seeds of a number beyond that over images; None if it has one seed."""
+        return next((part.excess for part in self.parts if part.excess is not None), None)
+
+    def with_usual(self, excess):
+        """Return this number with the excess that it may have if it comes from one seed."""
+        return replace(self, parts=tuple(replace(part, usual=excess) if part.lone else part for part in self.parts))
+
+    @property
+    def error_over_seeds(self):
+        """The error if every number from one seed varied from seed to seed by its usual excess."""
+        return sqrt(self.variance - self.lent + sum(part.lone * part.usual for part in self.parts))
 
     @property
     def freedom(self):

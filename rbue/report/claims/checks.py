@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
 
 from rbue.report.claims.numbers import kind
-from rbue.report.claims.values import Value
+from rbue.report.claims.values import LEVEL, Value
 
 VERSUS, CONDITION = ("win", "tie", "loss"), ("yes", "unclear", "no")
 BETTER = {"accuracy": 1, "ece": -1, "time": -1, "jsd": 1, "dis": 1}  # +1: higher is better, -1: lower is better
@@ -43,6 +43,7 @@ class Item:
     aside: bool = False  # printed as evidence, but not part of the verdict
     missing: tuple = ()
     p: float | None = None  # None: no noise is involved
+    p_over_seeds: float | None = None  # the same if rows with one seed varied from seed to seed as Single does
     otherwise: int = 0
     judged: str = ""  # paired or unpaired
     undone: bool = False  # Holm's correction over the claim's comparisons put the difference down to chance
@@ -51,6 +52,16 @@ class Item:
     def cell(self):
         """The dataset and the network that the comparison is about."""
         return self.keys[0][:2]
+
+    @property
+    def counts(self):
+        """Whether it is a difference beyond the noise."""
+        return self.p is not None and self.outcome not in (None, self.otherwise)
+
+    @property
+    def unsteady(self):
+        """Whether it counts, but would be inside the noise if rows varied from seed to seed as Single does."""
+        return self.counts and (self.p_over_seeds or 0.0) > LEVEL
 
     @property
     def by_chance(self):
@@ -90,7 +101,7 @@ def form(metric):
 
 def outcome_of(gap, **more):
     """Return the outcome of a difference: its sign and its p-value."""
-    return {"outcome": gap.sign, "p": gap.p, "judged": gap.judged, **more}
+    return {"outcome": gap.sign, "p": gap.p, "p_over_seeds": gap.p_over_seeds, "judged": gap.judged, **more}
 
 
 def advantage(metric, a, b):
@@ -211,9 +222,10 @@ def inside(value, high, *lows):
 
 def joined(found, outcome, chance):
     """Join several differences into one outcome. `chance` combines their p-values: max if all must hold."""
-    ps, judged = [each["p"] for each in found], {each["judged"] for each in found}
-    p = None if None in ps else min(1.0, chance(ps))
-    return {"outcome": outcome, "p": p, "judged": "unpaired" if "unpaired" in judged else max(judged)}
+    judged = {each["judged"] for each in found}
+    ps = {name: [each[name] for each in found] for name in ("p", "p_over_seeds")}
+    joint = {name: None if None in each else min(1.0, chance(each)) for name, each in ps.items()}
+    return {"outcome": outcome, "judged": "unpaired" if "unpaired" in judged else max(judged)} | joint
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------

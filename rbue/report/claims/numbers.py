@@ -148,7 +148,7 @@ def with_errors(frame):
     cells = [cell for _, cell in frame.groupby(CELL, sort=False)]
     seeds = np.where([sampling.independent(cell) for cell in cells], found.n, 1)
     se = np.hypot(found.ours_noise, found.std_value.fillna(0.0) / np.sqrt(seeds))
-    samplings = [sampling.of_cell(cell) for cell in cells]
+    samplings = sampling.of_cells(cells)
     origins = [cell.origin.iloc[0] for cell in cells]
     return found[CELL].assign(value=found.ours_value, half=0.0, n=found.n, se=se, sampling=samplings, origin=origins)
 

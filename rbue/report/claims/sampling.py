@@ -1,6 +1,7 @@
 """How our cells vary, from the stored predictions of their runs: two cells can be paired image by image."""
 
 from rbue.report.bootstrap import over_seeds, replicates
+from rbue.report.rows import labelled
 
 
 def of_run(result):
@@ -17,6 +18,23 @@ def of_cell(records):
         return None
     seeds = [(seed.value.mean(), mean_of(list(seed.sampling))) for _, seed in records.groupby("seed")]
     return over_seeds(*map(list, zip(*seeds, strict=True)), independent(records))
+
+
+def of_cells(cells):
+    """Return the Sampling of each cell. A cell with one seed is told how much Single varies over seeds on its network:
+    an ensemble, as a mean over its members, varies less."""
+    found = [of_cell(cell) for cell in cells]
+    known = {network(cell): each.excess for cell, each in zip(cells, found, strict=True) if each and is_single(cell)}
+    usual = [(known.get(network(cell)) or 0.0) / cell.members.max() for cell in cells]
+    return [each and each.with_usual(excess) for each, excess in zip(found, usual, strict=True)]
+
+
+def network(cell):
+    return tuple(cell[["dataset", "arch", "metric"]].iloc[0])
+
+
+def is_single(cell):
+    return cell.row.iloc[0] == labelled({"method": "single"})
 
 
 def independent(records):

@@ -17,8 +17,16 @@ our runs. Built by `make claims`: do not edit.
   numbers are the same, or significantly different, it must also exceed 1.96 standard errors of 10,000 test images.
   A smaller difference is neither for nor against a claim that one row is better, significantly or not.
 - **On our numbers**, a difference counts if it exceeds 1.96 standard errors: of test images, and of seeds from two
-  seeds on. n is the number of seeds. If both sides have stored their predictions, they are compared image by image
-  ("paired"). With one seed per side, a verdict is about these trained networks, not about the method.
+  seeds on, where a larger quantile of the t distribution replaces 1.96. n is the number of seeds. If both sides have
+  stored their predictions, they are compared image by image ("paired").
+- **One seed per side.** A verdict is then about these trained networks, not about the method. A paired difference is
+  "unsteady over seeds" if it would be inside the noise with both rows varying from seed to seed as Single does on the
+  same network. If that changes a verdict, its reason says so. Where Single has one seed or no stored predictions, this
+  is not known.
+- **The same.** Two numbers count as the same, or on par, if no difference is found and the 95 % interval of the
+  difference is no wider than ±1.5 percentage points or ±0.015 in ECE. This does not prove that they are equally good.
+- **The best** of several rows is chosen on the test images, and the errors do not allow for the choice. It favours the
+  side with more rows to choose from.
 - **Many comparisons** differ somewhere by chance. Only what survives Holm's correction for their number counts.
 - **Verdict.** A claim that says "all" or "always" fails by one counterexample. Otherwise it holds if more than three
   quarters of its comparisons are for it, partly if at least a quarter is, and fails if fewer are for it and at least a
