@@ -55,7 +55,7 @@ def test_the_verdict_says_which_differences_count_as_agreement():
         np.hypot(0.2, value.se) for key, value in PRINTED.values.items() if key[3] == "accuracy" and key[2] in LABELS
     ]
     low, high = (0.005 + 1.96 * error for error in (min(errors), max(errors)))
-    assert f"a difference of up to {low:.2f} to {high:.2f} percentage points agrees" in sentence
+    assert f"different images: {low:.2f} to {high:.2f} percentage points of accuracy" in sentence
 
 
 def test_better_rows_change_the_answers_and_worse_rows_change_them_back():

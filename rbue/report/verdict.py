@@ -171,11 +171,11 @@ def printed_numbers(e: Evidence) -> Found:
 
 
 def width(allowed: dict[str, list[float]]) -> str:
-    """Say which differences count as agreement: {metric: the largest one of each cell}."""
+    """Say which differences count as agreement: {metric: the tolerance of each cell}."""
     accuracy, ece = spread(allowed["accuracy"]), spread(allowed["ece"], ".3f")
     return (
-        "The measure is wide, since both sides count as tested on different images: depending on the cell, a "
-        f"difference of up to {accuracy} percentage points agrees, and of up to {ece} in ECE"
+        "The tolerance is wide, since both sides count as tested on different images: "
+        f"{accuracy} percentage points of accuracy, depending on the cell, and {ece} of ECE"
     )
 
 
