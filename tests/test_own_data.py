@@ -254,6 +254,14 @@ def registered(monkeypatch):
             del registry[name]
 
 
+@pytest.mark.parametrize("classes", [np.array(CLASSES), (3, 1, 4)])
+def test_names_of_classes_become_texts(registered, mine, classes):
+    data_dir = mine("arrays")
+    dataset("mine")(lambda folder, size: read_files(folder, size) | {"classes": classes})
+    names = load("mine", data_dir).names
+    assert names == tuple(map(str, classes)) and {type(name) for name in names} == {str}
+
+
 def test_a_registered_dataset_reads_itself_and_names_its_foreign_images(registered, mine, tmp_path):
     data_dir = mine("arrays")
 

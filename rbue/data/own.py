@@ -48,7 +48,7 @@ class Own:
         found = self.read(folder, size)
         arrays = check_arrays(found, folder, size)
         count = int(arrays["train_labels"].max()) + 1
-        names = tuple(found.get("classes", map(str, range(count))))
+        names = tuple(map(str, found.get("classes", range(count))))  # a result holds texts, not NumPy's or numbers
         if len(names) != count:
             raise UserError(f"what reads {folder} names {len(names)} classes, and the labels count {count}")
         return arrays, names, str(folder)
