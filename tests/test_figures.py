@@ -150,6 +150,12 @@ def test_corrupted_results_without_nll_and_passes_are_drawn(tmp_path):
     assert "sample" not in grid.title and grid.rows[1][5] == "–"  # the mean NLL
 
 
+def test_single_without_nll_stands_beside_sampled_rows(tmp_path):
+    singles = [result("Single", seed=seed) | {"metrics": {"accuracy": 0.9, "ece": 0.1}} for seed in (0, 1)]
+    paths = samples.draw(only([*singles, sampled("MC-RReLU", 0.9, 0.91)]), PAPER, tmp_path)
+    assert "samples.svg" in {path.name for path in paths}
+
+
 def test_runs_that_share_no_type_are_not_compared(tmp_path):
     network = only([corrupted("Single", types=["fog"]), corrupted("SVI", types=["snow"])])
     assert corruptions.draw(network, PAPER, tmp_path) == corruptions.grids(network, PAPER) == []
