@@ -22,7 +22,7 @@ class PackedLauncher(BasicLauncher):
         runs = {number: one.run for number, (_, one) in waiting.items()}
         for run in {run.device: run for run in runs.values()}.values():
             devices.choose(run.device, run.per_gpu)  # refuse a device that is not there before the first job starts
-        returned = {number: fail_job(waiting.pop(number)[1].run, why) for number, why in without_official(runs).items()}
+        returned = {number: fail_job(waiting.pop(number)[1].run, why) for number, why in without_sets(runs).items()}
         parts = [part for _, one in waiting.values() for part in one.trainings.values()]
         for failed in training.train_in_packs(parts):
             for number in ready_jobs(waiting, failed):
@@ -44,12 +44,13 @@ class PackedLauncher(BasicLauncher):
         return returned
 
 
-def without_official(runs):
-    """Return {job number: reason} of jobs whose official corrupted files are missing, before any network is trained."""
-    official = {number: run for number, run in runs.items() if run.corruptions == "official"}
-    sources = {(run.dataset, run.data_dir): run for run in official.values()}
-    reasons = {source: why_no_sets(run) for source, run in sources.items()}
-    return {number: why for number, run in official.items() if (why := reasons[run.dataset, run.data_dir])}
+def without_sets(runs):
+    """Return {job number: reason} of jobs whose corrupted files are missing or wrong, before any network is trained."""
+    tested = {number: run for number, run in runs.items() if run.corruptions != "none"}
+    sources = {number: (run.dataset, run.corruptions, run.data_dir, run.size) for number, run in tested.items()}
+    one_each = {source: tested[number] for number, source in sources.items()}
+    reasons = {source: why_no_sets(run) for source, run in one_each.items()}
+    return {number: reasons[source] for number, source in sources.items() if reasons[source]}
 
 
 def why_no_sets(run):

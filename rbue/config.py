@@ -52,6 +52,10 @@ def unused() -> Any:
     return field(default=MISSING, metadata={"part": "unused", "neutral": MISSING})
 
 
+NAME = re.compile(r"\w[\w.+-]*")  # of what becomes a folder
+NAMED = ("method", "dataset", "arch", "protocol")
+
+
 @dataclass
 class Run:
     """One run: the settings that all methods share, and the hooks that a method may override.
@@ -94,6 +98,9 @@ class Run:
     logger: str = local()
 
     def __post_init__(self) -> None:
+        for name in (name for name in NAMED if not NAME.fullmatch(getattr(self, name))):
+            told = "a name has letters, digits, _ . + - only, and begins with a letter, a digit or _"
+            raise UserError(f"{name}={getattr(self, name)} cannot be used: {told}")
         within(0, 2**31 - 1, seed=self.seed)
         at_least(0, crop=self.crop, lr=self.lr, weight_decay=self.weight_decay, holdout=self.holdout)
         at_least(1, epochs=self.epochs, batch=self.batch, samples=self.samples, bins=self.bins)

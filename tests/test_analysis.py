@@ -11,6 +11,7 @@ import pytest
 import torch
 from conftest import compose_run
 from PIL import Image
+from torchvision.models import ResNet18_Weights
 
 import rbue
 from rbue import methods, metrics, noise, surgery
@@ -179,6 +180,12 @@ def test_every_class_has_one_name():
     for dataset, names in sources.CLASSES.items():
         assert len(set(names)) == sources.DATASETS[dataset].classes
         assert dataset != "cifar100" or list(names) == sorted(names)  # its official order is alphabetical
+
+
+def test_the_classes_of_tinyimagenet_are_named_in_the_order_of_imagenets():
+    known = ResNet18_Weights.IMAGENET1K_V1.meta["categories"]  # in the order of the WordNet ids, as are our labels
+    places = [known.index(name.replace("_", " ")) for name in sources.CLASSES["tinyimagenet"]]
+    assert places == sorted(places) and places[0] == known.index("goldfish")
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------

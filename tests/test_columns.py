@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rbue.report import cells, latex, page, records, tables, text
-from rbue.report.columns import METHOD, Grid, decimals, grid, number, seeded
+from rbue.report.columns import METHOD, Grid, decimals, grid, number, pipe, seeded
 from rbue.report.rows import LABELS
 
 PAPER = Path(__file__).resolve().parents[1] / "results" / "paper"
@@ -124,3 +124,13 @@ def test_a_group_is_named_once_or_in_full():
     assert grid(columns, [cell]) == [["Method", "ECE: paper", "ours", "n"], ["x", "1", "2", "3"]]
     assert grid(columns, [], full=True) == [["Method", "ECE: paper", "ECE: ours", "n"]]
     assert Grid("t", columns, [cell]).rows == grid(columns, [cell])
+
+
+def test_a_name_with_a_bar_stays_in_its_column():
+    head, rule, line = pipe([["Method", "ECE"], ["mine(kind=a|b)", "0.1"]]).splitlines()
+    assert line.startswith(r"| mine(kind=a\|b) |") and len(head) == len(rule) == len(line)
+
+
+def test_a_name_of_the_users_own_is_no_latex():
+    assert latex.tex("mine(a={'b': 1}, c=x^2_$|~)") == r"mine(a=\{'b': 1\}, c=x\^{}2\_\$$|$\~{})"
+    assert latex.tex("**94.60 ± 0.20** `x_y` −1") == r"\textbf{94.60 $\pm$ 0.20} \texttt{x\_y} $-$1"

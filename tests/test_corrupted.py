@@ -366,3 +366,20 @@ def test_frost_without_textures_passes_its_sentence_on(run_in, few, monkeypatch)
     with pytest.raises(UserError, match=r"pip install -e '\.\[frost\]'"):
         sets.read("frost", 1, "cpu")
     assert sets.read("snow", 1, "cpu")[0].shape == few.test_images.shape
+
+
+def test_missing_textures_are_told_before_the_first_set_is_tested(run_in, few, tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(weather, "find_spec", lambda name: None)
+    for data in (few, tiny):
+        with pytest.warns(UserWarning, match=r"18 of the 19 types are tested.*pip install -e '\.\[frost\]'"):
+            corrupted.sets(run_in("dataset=digits_c", "corruptions=generated"), data)
+
+
+def test_frost_that_is_on_disk_needs_no_textures(run_in, few, tmp_path, monkeypatch, recwarn):
+    for number in range(1, 6):
+        Image.new("RGB", (220, 200), (number, number, number)).save(tmp_path / f"frost{number}.png")
+    write_ours(tmp_path / "digits_c", "digits", few, ["frost"], textures=tmp_path)
+    monkeypatch.setattr(weather, "STANDARD", weather.texture_digest(tmp_path))
+    monkeypatch.setattr(weather, "find_spec", lambda name: None)
+    corrupted.sets(run_in("dataset=digits_c"), few)
+    assert not [warning for warning in recwarn if "types are tested" in str(warning.message)]

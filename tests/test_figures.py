@@ -136,6 +136,31 @@ def test_the_title_counts_the_samples_of_what_is_drawn_alone(tmp_path, monkeypat
     assert titles[0].endswith("1 seed, 20 samples")
 
 
+def without_optional_scores(content):
+    """A corrupted result without the numbers that an older version did not store."""
+    for level in (level for levels in content["corruptions"]["types"].values() for level in levels):
+        del level["nll"]
+    return content | {"passes": None, "metrics": {"accuracy": 0.9, "ece": 0.1}}
+
+
+def test_corrupted_results_without_nll_and_passes_are_drawn(tmp_path):
+    network = only([without_optional_scores(corrupted("MC-RReLU"))])
+    assert "corruptions-generated.svg" in {path.name for path in corruptions.draw(network, PAPER, tmp_path)}
+    (grid,) = corruptions.grids(network, PAPER)
+    assert "sample" not in grid.title and grid.rows[1][5] == "–"  # the mean NLL
+
+
+def test_single_without_nll_stands_beside_sampled_rows(tmp_path):
+    singles = [result("Single", seed=seed) | {"metrics": {"accuracy": 0.9, "ece": 0.1}} for seed in (0, 1)]
+    paths = samples.draw(only([*singles, sampled("MC-RReLU", 0.9, 0.91)]), PAPER, tmp_path)
+    assert "samples.svg" in {path.name for path in paths}
+
+
+def test_runs_that_share_no_type_are_not_compared(tmp_path):
+    network = only([corrupted("Single", types=["fog"]), corrupted("SVI", types=["snow"])])
+    assert corruptions.draw(network, PAPER, tmp_path) == corruptions.grids(network, PAPER) == []
+
+
 def test_of_two_corrupted_evaluations_of_one_network_the_one_with_more_samples_is_drawn():
     few, many = (corrupted("SVI", accuracy=accuracy, samples=n) for n, accuracy in ((20, 0.8), (100, 0.9)))
     for runs in ([few, many], [many, few]):

@@ -186,6 +186,19 @@ def test_what_is_wrong_is_said_in_a_sentence_that_names_the_file(mine, form, spo
     assert says in refusal(data_dir)
 
 
+LATIN = os.fsdecode("Möwe".encode("latin-1"))  # as archives from other systems unpack it
+
+
+def test_a_file_may_have_a_name_that_is_no_utf8_but_a_class_may_not(mine):
+    data_dir = mine("images")
+    path = data_dir / "mine" / "train" / "ant"
+    shutil.copy(next(path.glob("*.png")), path / f"{LATIN}.png")
+    assert len(load("mine", data_dir).train_images) == 25
+    for split in ("train", "test"):
+        (data_dir / "mine" / split / "ant").rename(data_dir / "mine" / split / LATIN)
+    assert r"train holds folders whose names are no UTF-8 ('M\udcf6we'): rename them" in refusal(data_dir)
+
+
 def test_an_image_of_sixteen_bits_is_refused_and_not_cut_off(mine):
     data_dir = mine("images")
     Image.fromarray(np.full((16, 16), 5000, np.uint16)).save(data_dir / "mine" / "train" / "ant" / "00.png")
@@ -239,6 +252,14 @@ def registered(monkeypatch):
     for registry, names in before:
         for name in set(registry) - names:
             del registry[name]
+
+
+@pytest.mark.parametrize("classes", [np.array(CLASSES), (3, 1, 4)])
+def test_names_of_classes_become_texts(registered, mine, classes):
+    data_dir = mine("arrays")
+    dataset("mine")(lambda folder, size: read_files(folder, size) | {"classes": classes})
+    names = load("mine", data_dir).names
+    assert names == tuple(map(str, classes)) and {type(name) for name in names} == {str}
 
 
 def test_a_registered_dataset_reads_itself_and_names_its_foreign_images(registered, mine, tmp_path):

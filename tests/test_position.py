@@ -42,6 +42,15 @@ def test_a_seed_without_a_time_of_its_own_leaves_no_ratio_of_the_others():
     assert cells["last"]["n"] == 2 and isnan(cells["last"]["ours_time_ratio"])
 
 
+def test_times_of_two_versions_of_the_code_have_no_ratio():
+    trained = {code: {"trainings": [{"hardware": "NVIDIA H200", "code": code}]} for code in ("old", "new")}
+    everywhere, last = result(Q8, **HERE), result(Q8, seconds=150, position="last", **HERE)
+    cells, _ = positions(everywhere | trained["new"], last | trained["new"])
+    assert cells["last"]["ours_time_ratio"] == 0.75
+    cells, _ = positions(everywhere | trained["old"], last | trained["new"])
+    assert isnan(cells["last"]["ours_time_ratio"]) and cells["last"]["ours_train_seconds"] == 150
+
+
 PLACES = [("all", "s"), ("last", ""), ("first", "")]
 
 

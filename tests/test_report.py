@@ -10,7 +10,7 @@ from pathlib import Path
 import chromium
 import pytest
 from commands import call
-from made_up import DIGITS, read, read_records, result, whole_suite, write
+from made_up import DIGITS, corrupted, read, read_records, result, whole_suite, write
 from matplotlib.figure import Figure
 
 from rbue.report import cells, claims, verdict
@@ -210,6 +210,12 @@ def test_figures_of_every_source_of_corrupted_images_have_words(tmp_path):
     text = build([result("Single")], tmp_path / "figures", tmp_path)
     assert all(f'id="figure-fast-cifar10-resnet18-{stem}"' in text for stem in stems)
     assert text.count("unverified images, which") == 2 and text.count("As Figure 5") == 3 == text.count("As Figure 6")
+
+
+def test_the_tables_of_two_sources_have_an_id_each(tmp_path):
+    text = build([corrupted("Single", source=source) for source in ("generated", "official")], tmp_path, tmp_path)
+    names = re.findall(r'id="(table-[^"]*under-corruption[^"]*)"', text)
+    assert len(names) == len(set(names)) == 2
 
 
 def test_the_same_results_give_the_same_page_without_torch(tmp_path):

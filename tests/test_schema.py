@@ -26,6 +26,7 @@ from rbue.report.claims.numbers import our_frames
 from rbue.report.figures import corruptions, framework, grids, networks, reliability, samples
 from rbue.report.records import records
 from rbue.runs import results, schema
+from rbue.runs.compose import canonical
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "results" / "paper"
@@ -277,3 +278,12 @@ def test_a_name_that_leads_elsewhere_is_no_name(name):
     for key in ("dataset", "arch", "protocol"):
         with pytest.raises(ValueError, match=f"config.{key} is .*, not a name"):
             schema.parse(made | {"config": made["config"] | {key: name}})
+
+
+@pytest.mark.parametrize("key", ["dataset", "arch", "protocol"])
+def test_what_no_result_could_hold_is_refused_before_training(key):
+    run = canonical("digits", "demo", "single")
+    assert getattr(replace(run, **{key: "möbel-v2.1+x"}), key) == "möbel-v2.1+x"
+    for name in ("mobile net", "a/b", "", ".hidden"):
+        with pytest.raises(UserError, match=f"{key}={name} cannot be used: a name has letters"):
+            replace(run, **{key: name})

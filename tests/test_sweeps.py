@@ -14,7 +14,8 @@ import torch
 from commands import call
 from conftest import ROOT
 
-from rbue import training
+from hydra_plugins import rbue_launcher
+from rbue import data, training
 from rbue.report.records import records
 from rbue.report.rows import LABELS, ROWS, match_row
 from rbue.runs import locks, results, sweeps
@@ -256,6 +257,18 @@ def test_cells_without_their_official_files_fail_before_anything_is_trained_for_
     assert done.returncode == 1 and "2 of 4 jobs failed" in done.stderr
     assert done.stderr.index("digits_c has no official files") < done.stderr.index("epoch 1/1")
     assert len(results.collect(tmp_path / "results")) == 2
+
+
+def test_damaged_corrupted_files_are_found_once_and_before_a_training(tmp_path, monkeypatch):
+    loaded, load = [], data.load_for
+    monkeypatch.setattr(data, "load_for", lambda run: loaded.append(run) or load(run))
+    jobs = dict(enumerate(runs(f"dataset=digits,digits_c data_dir={tmp_path} seed=0,1")))
+    assert rbue_launcher.without_sets(jobs) == {} and len(loaded) == 1
+    (tmp_path / "digits_c").mkdir()
+    (tmp_path / "digits_c" / "manifest.json").write_text("{")
+    reasons = rbue_launcher.without_sets(jobs)
+    assert {jobs[number].dataset for number in reasons} == {"digits_c"} and len(reasons) == 2
+    assert all("manifest.json cannot be read" in str(reason) for reason in reasons.values())
 
 
 def test_a_cell_that_another_process_is_at_keeps_no_other_waiting(tmp_path):

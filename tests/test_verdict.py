@@ -107,10 +107,9 @@ def test_test_time_is_compared_with_deep_ensembles(ensemble, expected):
     assert finding.answer == expected and f"takes {1 / ensemble:.1f} times as long" in finding.sentence
 
 
-def corrupted(ece):
+def corrupted(ece, arch="resnet18"):
     """Median ECEs per row, equal at all severities."""
-    place = ("cifar10", "resnet18")
-    values = {(*place, row, f"ece@{s}"): Value(value) for row, value in ece.items() for s in range(1, 6)}
+    values = {("cifar10", arch, row, f"ece@{s}"): Value(value) for row, value in ece.items() for s in range(1, 6)}
     return Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED)
 
 
@@ -125,6 +124,21 @@ def test_corruption_counts_severities():
     assert "1 of 5 proposed rows are measured (n = 1, 20 passes)" in verdict.findings(fewer)[5].sentence
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.05}))[5].answer == YES
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.5}))[5].answer == NO
+
+
+def test_a_second_network_with_other_rows_takes_no_answer_away():
+    most = corrupted({"Single": 0.3, "Deep Ensemble(4)": 0.1, "MC-RReLU": 0.15, "MC-DropReLU(0.95)": 0.2})
+    begun = corrupted({"Single": 0.2, "MC-Dropout(0.5)": 0.2, "MC-DropReLU(0.9)": 0.1}, "vgg13")
+    values = most.ours.values | begun.ours.values
+    finding = verdict.findings(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[5]
+    assert finding.sentence.startswith("On CIFAR-10 with ResNet-18, 2 of 5 proposed rows are measured")
+    assert finding.sentence.endswith("Not measured there: MC-Dropout(0.5), SVI")
+
+
+def test_a_divergence_of_zero_is_no_base_of_a_ratio():
+    rows = {"MC-Dropout(0.5)": 0.0, "MC-RReLU": 0.1}
+    values = {("cifar10", "resnet18", row, "mean_jsd"): Value(jsd) for row, jsd in rows.items()}
+    assert answers(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[6] == UNKNOWN
 
 
 def test_the_readme_opens_with_the_verdict_that_the_committed_results_give():

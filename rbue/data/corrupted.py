@@ -95,13 +95,16 @@ def choose_sets(run, data, folder):
         return Sets(source, partial(official.read, paths, data))
     if run.corruptions == "official":
         raise UserError(say_absent(official, folder))
-    return offer_generated(partial(reread, list_kept(folder, run.trained_on, data), data), data)
+    kept = list_kept(folder, run.trained_on, data)
+    return offer_generated(partial(reread, kept, data), data, kept)
 
 
-def offer_generated(reader, data):
+def offer_generated(reader, data, kept=()):
     """Return all registered types. Reading a type that is not defined for this image size raises an error, and the
-    caller leaves it out."""
+    caller leaves it out. `kept` names the types that are read from disk."""
     refuse_size(data)
+    if "frost" not in kept and CORRUPTIONS["frost"].constants(data.test_images.shape[-1]):
+        warn_of_frost()
     return Sets("generated", reader, [(name, severity) for name in CORRUPTIONS for severity in SEVERITIES])
 
 
@@ -111,6 +114,15 @@ def refuse_size(data):
     if not any(kind.constants(size) for kind in CORRUPTIONS.values()):
         resized = "size: 32 in the dataset's YAML resizes them"
         raise UserError(f"the corruptions are made for images of 32 × 32 and 64 × 64, not {size} × {size}: {resized}")
+
+
+def warn_of_frost():
+    """Warn before a long run that frost will be left out: the claims are about all types together."""
+    try:
+        weather.texture_digest()
+    except UserError as why:
+        told = f"{len(TYPES) - 1} of the {len(TYPES)} types are tested, and claims about corruption need all of them"
+        warnings.warn(f"{told}: {why}", stacklevel=2)
 
 
 def warn_of_own(folder):

@@ -9,6 +9,7 @@ size. With `size` in the dataset's YAML, images of any size are cropped to their
 """
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -47,7 +48,7 @@ class Own:
         found = self.read(folder, size)
         arrays = check_arrays(found, folder, size)
         count = int(arrays["train_labels"].max()) + 1
-        names = tuple(found.get("classes", map(str, range(count))))
+        names = tuple(map(str, found.get("classes", range(count))))  # a result holds texts, not NumPy's or numbers
         if len(names) != count:
             raise UserError(f"what reads {folder} names {len(names)} classes, and the labels count {count}")
         return arrays, names, str(folder)
@@ -78,12 +79,20 @@ def list_split(split):
     if not split.is_dir():
         raise UserError(f"{split} is missing: it holds one folder of images per class; or use four arrays")
     found = ImageFolder(split, allow_empty=True)
+    if strange := [ascii(name) for name in found.classes if not is_text(name)]:
+        raise UserError(f"{split} holds folders whose names are no UTF-8 ({list_some(strange)}): rename them")
     if len(found.classes) < 2:
         raise UserError(f"{split} holds one folder of images, {found.classes[0]}: a classifier needs two classes")
     full = {label for _, label in found.samples}
     if empty := [name for label, name in enumerate(found.classes) if label not in full]:
         raise UserError(f"{split} holds no image of the class {list_some(empty)}")
     return found
+
+
+def is_text(name):
+    """Return whether a file's name is valid UTF-8: Python marks the bytes of other names, and no result can hold
+    these marks."""
+    return name.encode(errors="ignore").decode() == name
 
 
 def refuse_other_classes(train, test):
@@ -96,7 +105,7 @@ def fingerprint(folder, pairs, size):
     """Hash the files' names, sizes and modification times, and the size that the images are resized to."""
     stats = ((path.relative_to(folder), path.stat()) for path, _ in pairs)
     lines = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
-    return hashlib.sha256("\n".join([str(size), *lines]).encode()).hexdigest()[:16]
+    return hashlib.sha256(os.fsencode("\n".join([str(size), *lines]))).hexdigest()[:16]  # names may be no UTF-8
 
 
 def first_side(path):

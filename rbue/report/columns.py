@@ -148,8 +148,9 @@ def header(column):
 
 
 def pipe(rows):
-    """Return a Markdown table whose columns are padded, so that its source is readable too."""
-    head, *lines = padded(rows)
+    """Return a Markdown table whose columns are padded, so that its source is readable too. A name of the user's own
+    may hold a |, which would begin another column."""
+    head, *lines = padded([[text.replace("|", r"\|") for text in row] for row in rows])
     rule = "|".join("-" * (len(text) + 1) + ":" if i else ":" + "-" * (len(text) + 1) for i, text in enumerate(head))
     head, *lines = (f"| {' | '.join(line)} |" for line in (head, *lines))
     return "\n".join([head, f"|{rule}|", *lines])

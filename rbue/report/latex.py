@@ -32,7 +32,8 @@ SIZES = {
     "ours_peak_train_bytes": ("Peak memory", "(training)"),
     "ours_test_ms_per_image": ("Test time", "(ms/image)"),
 }
-TEX = str.maketrans({"–": "--", "±": r"$\pm$", "×": r"$\times$", "−": "$-$", **{c: f"\\{c}" for c in "%_&#"}})
+TEX = str.maketrans({"–": "--", "±": r"$\pm$", "×": r"$\times$", "−": "$-$", **{c: f"\\{c}" for c in "%_&#{}$"}})
+TEX |= str.maketrans({"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}", **{c: f"${c}$" for c in "<>|"}})
 
 
 def tex(text):

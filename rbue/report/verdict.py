@@ -57,11 +57,12 @@ class Evidence:
         return [self.ours.values[(*place, row, metric)] * (-1 if metric == "ece" else 1) for row in rows]
 
     def ratios(self, metric: str, row: str, other: str) -> list[float]:
-        """Return a row's metric divided by that of another row, for each network where both are measured; times only
-        if one version of the code measured them."""
+        """Return a row's metric divided by that of another row, for each network where both are measured and the other
+        one's is not zero; times only if one version of the code measured them."""
         places = self.places([row, other], metric)
         pairs = [(self.ours.values[(*p, row, metric)], self.ours.values[(*p, other, metric)]) for p in places]
-        return [one.mean / two.mean for one, two in pairs if metric != "time" or one.origin == two.origin]
+        known = [(one, two) for one, two in pairs if metric != "time" or one.origin == two.origin]
+        return [one.mean / two.mean for one, two in known if two.mean]
 
     def cost_ratios(self, metric: str, row: str, other: str) -> list[float]:
         """Return a row's cost divided by that of another row, for each network that one kind of hardware measured."""
@@ -262,14 +263,19 @@ def inference_cost(e: Evidence) -> Found:
 
 
 def corruption(e: Evidence) -> Found:
-    """Compare median ECEs over the 19 corruptions, severity by severity, with the other methods."""
+    """Compare median ECEs over the 19 corruptions, severity by severity, with the other methods, on the network that
+    most rows were tested on."""
     at = [f"ece@{s}" for s in SEVERITIES]
-    rows = [row for row in PROPOSED if e.places([row], *at)]
-    others = [row for row in (SINGLE, DROPOUT[-1], ENSEMBLE) if e.places([row], *at)]
-    places = e.places([*rows, *others], *at)
-    if not (rows and others and places):
+
+    def tested(place: tuple, rows: Iterable[str]) -> list[str]:
+        return [row for row in rows if all((*place, row, metric) in e.ours.values for metric in at)]
+
+    baselines = (SINGLE, DROPOUT[-1], ENSEMBLE)
+    networks = [(place, tested(place, PROPOSED), tested(place, baselines)) for place in e.ours.places]
+    networks = [network for network in networks if all(network)]
+    if not networks:
         return NOTHING
-    place = places[0]
+    place, rows, others = max(networks, key=lambda network: len(network[1] + network[2]))
 
     def ece(row: str, metric: str) -> float:
         return e.ours.values[(*place, row, metric)].mean
@@ -278,7 +284,7 @@ def corruption(e: Evidence) -> Found:
     wins = {other: sum(best[metric] < ece(other, metric) for metric in at) for other in others}
     counts = " and ".join(f"{other}'s at {wins[other]} of 5 severities" for other in others)
     hardest = ", ".join(f"{row} {ece(row, at[-1]):.3f}" for row in [*rows, *others])
-    absent = [row for row in (SINGLE, DROPOUT[-1], ENSEMBLE, SVI) if not e.places([row], *at)]
+    absent = [row for row in (*baselines, SVI) if not tested(place, [row])]
     seeds = {e.ours.n[(*place, row, at[0])] for row in [*rows, *others]}
     passes = f", {spread(e.corrupted_passes, '.0f')} passes" if e.corrupted_passes else ""
     text = (

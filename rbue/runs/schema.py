@@ -7,7 +7,6 @@ that have no effect, such as Single's `samples`. `upgrade` converts older files.
 
 import json
 import math
-import re
 import sys
 from collections.abc import Sized
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -199,7 +198,7 @@ class Corruptions:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.source):
+        if not config.NAME.fullmatch(self.source):
             raise ValueError(f"corruptions.source is {self.source!r:.40}, not a name")  # it becomes part of a path
 
 
@@ -271,8 +270,7 @@ def parse(content: dict[str, Any]) -> Result:
     return result
 
 
-AXES = ("method", "dataset", "arch", "protocol", "seed")
-NAME = re.compile(r"\w[\w.+-]*")
+AXES = (*config.NAMED, "seed")
 
 
 def check(settings: dict[str, Any]) -> None:
@@ -289,7 +287,7 @@ def check(settings: dict[str, Any]) -> None:
 
 
 def is_name(value: Any) -> bool:
-    return isinstance(value, str) and bool(NAME.fullmatch(value))
+    return isinstance(value, str) and bool(config.NAME.fullmatch(value))
 
 
 @cache

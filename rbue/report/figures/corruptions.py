@@ -56,6 +56,7 @@ def levels(result):
     clean = Level(0, *(result.metrics.get(score) for score in SCORES))
     tested = [("none", clean), *((kind, level) for kind, found in result.corruptions.types.items() for level in found)]
     frame = pd.DataFrame({"type": kind, **vars(level)} for kind, level in tested)
+    frame = frame.astype(dict.fromkeys(SCORES, float))  # a score that no level has would be a column of None
     return frame.assign(accuracy=100 * frame.accuracy)
 
 
@@ -69,7 +70,12 @@ def six(frame, dataset):
 def shared_types(frame):
     """Return the types that all runs have: quartiles over different sets of types cannot be compared."""
     runs = frame[frame.severity > 0].groupby(["row", "seed"]).type.unique()
-    return sorted(set.intersection(*map(set, runs)))
+    return sorted(set.intersection(*map(set, runs))) if len(runs) else []
+
+
+def by_source(frame):
+    """Return (source, its part) of each source whose runs share a type: without one, there is nothing to compare."""
+    return [found for found in frame.groupby("source") if shared_types(found[1])] if len(frame) else []
 
 
 # --- frame ------------------------------------------------------------------------------------------------------------
@@ -114,7 +120,7 @@ def averages(cells):
 def caption(network, source, frame, numbers):
     types = numbers.types.max()
     which = f"{types} {source} types" if types == ALL_TYPES else f"{types} of {ALL_TYPES} types, {source}"
-    drawn = frame[~frame.method.isin(["single", "deep_ensemble"])].passes
+    drawn = frame[~frame.method.isin(["single", "deep_ensemble"])].passes.dropna()
     samples = f", {count_text(drawn.astype(int), 'sample')}" if len(drawn) else ""
     return f"{network.title('-C')}\n{which}, {count_text(numbers.n)}{samples}"
 
@@ -199,8 +205,8 @@ def averages_grid(title, frame):
 
 def grids(network, paper_dir):
     """Return one table per source of images."""
-    frame, found = load(network), []
-    for source, part in frame.groupby("source") if len(frame) else ():
+    found = []
+    for source, part in by_source(load(network)):
         means = averages(seed_means(part))
         found.append(averages_grid(caption(network, source, part, means), means))
     return found
@@ -224,7 +230,4 @@ def draw_source(network, source, frame, folder):
 
 
 def draw(network, paper_dir, folder):
-    frame = load(network)
-    if frame.empty:
-        return []
-    return [path for source, part in frame.groupby("source") for path in draw_source(network, source, part, folder)]
+    return [path for source, part in by_source(load(network)) for path in draw_source(network, source, part, folder)]

@@ -38,7 +38,8 @@ def load(network):
         if not columns and run.passes == 1:
             columns = {"samples": [1], **{score: [run.result.metrics.get(score)] for score in SCORES}}
         if columns:
-            part = pd.DataFrame(columns)[["samples", *SCORES]].astype({"samples": int})
+            kinds = {"samples": int} | dict.fromkeys(SCORES, float)  # a score that the result lacks is None
+            part = pd.DataFrame(columns)[list(kinds)].astype(kinds)
             part["ms"] = milliseconds(run.result, part.samples)
             parts.append(part.assign(row=run.row, method=run.method, seed=run.seed))
     frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

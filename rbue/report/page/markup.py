@@ -33,6 +33,12 @@ def slug(*names):
     return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", str(name)).strip("-") for name in names).lower()
 
 
+def distinct(names):
+    """Number the second and each further of equal ids, so that every id stands for one place on the page."""
+    names = list(names)
+    return [f"{name}-{n + 1}" if (n := names[:k].count(name)) else name for k, name in enumerate(names)]
+
+
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 

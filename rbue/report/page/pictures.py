@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex, to_rgb
 
 from rbue.report.figures import grids, variance
 from rbue.report.figures.svg import GREYS
-from rbue.report.page.markup import grid, slug
+from rbue.report.page.markup import distinct, grid, slug
 from rbue.report.page.suite import links
 from rbue.report.rows import paper_order
 from rbue.report.text import arch_name, dataset_name
@@ -269,9 +269,11 @@ def network_part(suite, network, shown):
         for stem, (caption, alt) in NETWORK.items()
         if folder / f"{stem}.svg" in shown
     ]
+    tables = grids(network, suite.paper_dir)  # of corrupted images, there is one per source
+    names = distinct(slug("table", *place, each.title.split(":")[0]) for each in tables)
     found = [
-        grid(each, slug("table", *place, each.title.split(":")[0]), tags=tags) | {"caption": numbered_title(each)}
-        for each in grids(network, suite.paper_dir)
+        grid(each, name, tags=tags) | {"caption": numbered_title(each)}
+        for each, name in zip(tables, names, strict=True)
     ]
     same = [n for n in suite.networks if (n.dataset, n.arch) == (network.dataset, network.arch)]
     return {
