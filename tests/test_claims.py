@@ -452,7 +452,7 @@ def test_every_quote_is_on_the_page_word_by_word():
 
 def test_a_shorter_training_than_the_papers_is_named_beside_its_verdicts():
     short, full = (markdown(build([result(SINGLE, protocol=p)])) for p in ("fast", "matched"))
-    assert "Protocol `fast` trains for 30 epochs, the paper for 200" in short
+    assert "Protocol `fast` trains for 30 epochs, the paper for 200 (TinyImageNet 150)" in short
     assert "the paper for 200" not in full
 
 
