@@ -225,4 +225,4 @@ def test_work_goes_on_when_nobody_reads_its_output_any_more(redirect):
             for stream in (sys.stdout, sys.stderr):
                 print("a line", file=stream, flush=True)
                 print("more, which waits in the buffer", file=stream)
-        pipe.write("still open")
+        assert pipe.write("still open") and not pipe.closed

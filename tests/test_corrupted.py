@@ -368,7 +368,7 @@ def test_frost_without_textures_passes_its_sentence_on(run_in, few, monkeypatch)
     assert sets.read("snow", 1, "cpu")[0].shape == few.test_images.shape
 
 
-def test_missing_textures_are_told_before_the_first_set_is_tested(run_in, few, tiny, tmp_path, monkeypatch):
+def test_missing_textures_are_told_before_the_first_set_is_tested(run_in, few, tiny, monkeypatch):
     monkeypatch.setattr(weather, "find_spec", lambda name: None)
     for data in (few, tiny):
         with pytest.warns(UserWarning, match=r"18 of the 19 types are tested.*pip install -e '\.\[frost\]'"):
