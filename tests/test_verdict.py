@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import made_up
 import numpy as np
 import pytest
 
@@ -120,7 +121,7 @@ def test_corruption_counts_severities():
     assert "Single's at 5 of 5 severities and MC-Dropout(0.5)'s at 5 of 5 severities and Deep" in finding.sentence
     assert "Not measured there: SVI" in finding.sentence
     assert "(n = 1)" in finding.sentence
-    fewer = replace(corrupted(rows), corrupted_passes=(20.0, 20.0))
+    fewer = replace(corrupted(rows), corrupted_passes={("cifar10", "resnet18"): [20.0], ("cifar10", "vgg13"): [9.0]})
     assert "1 of 5 proposed rows are measured (n = 1, 20 passes)" in verdict.findings(fewer)[5].sentence
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.05}))[5].answer == YES
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.5}))[5].answer == NO
@@ -133,6 +134,19 @@ def test_a_second_network_with_other_rows_takes_no_answer_away():
     finding = verdict.findings(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[5]
     assert finding.sentence.startswith("On CIFAR-10 with ResNet-18, 2 of 5 proposed rows are measured")
     assert finding.sentence.endswith("Not measured there: MC-Dropout(0.5), SVI")
+
+
+def test_passes_on_corrupted_images_are_counted_by_network():
+    vgg = made_up.corrupted("MC-DropReLU(0.95)", where=("cifar10", "fast", "vgg13")) | {"passes": 9}
+    known, unknown = (
+        made_up.corrupted("MC-RReLU") | {"passes": 20},
+        made_up.corrupted("MC-DropReLU(0.9)") | {"passes": None},
+    )
+    found = verdict.corrupted_passes(made_up.read_records([vgg, known, unknown, made_up.corrupted("SVI")]))
+    assert {place: list(each) for place, each in found.items()} == {
+        ("cifar10", "resnet18"): [20],
+        ("cifar10", "vgg13"): [9],
+    }
 
 
 def test_a_divergence_of_zero_is_no_base_of_a_ratio():

@@ -41,7 +41,7 @@ class Evidence:
     printed: Numbers
     protocol: str = ""
     costs: dict = field(default_factory=dict)  # {(dataset, arch, row): {"test_ms_per_image", "tempered_ece"}}
-    corrupted_passes: tuple[float, ...] = ()  # of the proposed rows on corrupted images, often fewer than on clean ones
+    corrupted_passes: dict = field(default_factory=dict)  # {(dataset, arch): passes of proposed rows, corrupted images}
 
     @property
     def setting(self) -> str:
@@ -51,6 +51,10 @@ class Evidence:
         """Return the networks on which all these rows have all these metrics."""
         wanted = [(row, metric) for row in rows for metric in metrics]
         return [p for p in self.ours.places if all((*p, *cell) in self.ours.values for cell in wanted)]
+
+    def rows(self, place: tuple, rows: Iterable[str], *metrics: str) -> list[str]:
+        """Return those of the rows that have all these metrics on one network."""
+        return [row for row in rows if all((*place, row, metric) in self.ours.values for metric in metrics)]
 
     def values(self, place: tuple, rows: Iterable[str], metric: str) -> list[Value]:
         """Return one value per row, each the larger the better: an ECE is negated."""
@@ -265,13 +269,8 @@ def inference_cost(e: Evidence) -> Found:
 def corruption(e: Evidence) -> Found:
     """Compare median ECEs over the 19 corruptions, severity by severity, with the other methods, on the network that
     most rows were tested on."""
-    at = [f"ece@{s}" for s in SEVERITIES]
-
-    def tested(place: tuple, rows: Iterable[str]) -> list[str]:
-        return [row for row in rows if all((*place, row, metric) in e.ours.values for metric in at)]
-
-    baselines = (SINGLE, DROPOUT[-1], ENSEMBLE)
-    networks = [(place, tested(place, PROPOSED), tested(place, baselines)) for place in e.ours.places]
+    at, baselines = [f"ece@{s}" for s in SEVERITIES], (SINGLE, DROPOUT[-1], ENSEMBLE)
+    networks = [(place, e.rows(place, PROPOSED, *at), e.rows(place, baselines, *at)) for place in e.ours.places]
     networks = [network for network in networks if all(network)]
     if not networks:
         return NOTHING
@@ -284,9 +283,9 @@ def corruption(e: Evidence) -> Found:
     wins = {other: sum(best[metric] < ece(other, metric) for metric in at) for other in others}
     counts = " and ".join(f"{other}'s at {wins[other]} of 5 severities" for other in others)
     hardest = ", ".join(f"{row} {ece(row, at[-1]):.3f}" for row in [*rows, *others])
-    absent = [row for row in (*baselines, SVI) if not tested(place, [row])]
+    absent = [row for row in (*baselines, SVI) if not e.rows(place, [row], *at)]
     seeds = {e.ours.n[(*place, row, at[0])] for row in [*rows, *others]}
-    passes = f", {spread(e.corrupted_passes, '.0f')} passes" if e.corrupted_passes else ""
+    passes = f", {spread(e.corrupted_passes[place], '.0f')} passes" if place in e.corrupted_passes else ""
     text = (
         f"On {dataset_name(place[0])} with {arch_name(place[1])}, {len(rows)} of {len(PROPOSED)} proposed rows are "
         f"measured (n = {min(seeds)}{passes}). The median ECE over 19 corruptions of the best one is below {counts}; "
@@ -336,7 +335,7 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
         Numbers.of(paper_frame(paper_dir)),
         protocol,
         costs(runs),
-        tuple(runs.passes[runs.corrupted & runs.listed & runs.row.isin(PROPOSED)]),
+        corrupted_passes(runs),
     )
     return findings(evidence)
 
@@ -355,6 +354,12 @@ def costs(runs: pd.DataFrame) -> dict:
     known = {tuple(cell[name] for name in key): known_values(cell, values) for cell in found}
     measured = (runs.hardware + ", " + runs.precision).groupby([runs[name] for name in key]).unique().map(str)
     return {place: cell | {"hardware": measured[place]} for place, cell in known.items()}
+
+
+def corrupted_passes(runs: pd.DataFrame) -> dict:
+    """Return {(dataset, arch): passes of the proposed rows on corrupted images}, often fewer than on clean images."""
+    proposed = runs[runs.corrupted & runs.listed & runs.row.isin(PROPOSED) & runs.passes.notna()]
+    return proposed.groupby(["dataset", "arch"]).passes.unique().to_dict()
 
 
 def known_values(cell: dict, names: list[str]) -> dict:
