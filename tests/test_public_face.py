@@ -1,4 +1,4 @@
-"""What a user of the library sees: `import rbue`, predictions of tensors and loaders, the README and the examples."""
+"""What a user of the library sees: `import rbue`, predictions of tensors and loaders, docs and examples."""
 
 import re
 import subprocess
@@ -292,12 +292,12 @@ def test_logits_of_something_else_than_images_are_refused():
             rbue.predict(net, X, samples=2)
 
 
-# --- the README and the examples --------------------------------------------------------------------------------------
+# --- docs and examples ------------------------------------------------------------------------------------------------
 
 
-def test_the_readmes_loader_runs_and_keeps_its_promise():
-    readme = (ROOT / "README.md").read_text()
-    code = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "Subset" in block)
+def test_the_documented_loader_runs_and_keeps_its_promise():
+    document = (ROOT / "docs" / "library.md").read_text()
+    code = next(block for block in re.findall(r"```python\n(.*?)```", document, re.DOTALL) if "Subset" in block)
     names = {"rbue": rbue, "network": network(), "dataset": DATASET}
     exec(code, names)
     assert names["again"].samples.shape == (100, 10, 5)
