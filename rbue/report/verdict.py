@@ -207,9 +207,9 @@ def other_baselines(e: Evidence) -> Found:
     reverse = [(p, theirs, ours) for p, ours, theirs in pairs]
     about = e.about(places, [*DROPOUT, SVI, *PROPOSED])
     text = (
-        f"{said[0].format('RBUE, averaged over its five variants,')}. {said[1].format('it')}: {about}. Of {len(pairs)} pairs of "
-        f"a variant and a baseline, the variant is better in both metrics in {better_in_both(e, pairs)} and worse in "
-        f"both in {better_in_both(e, reverse)}, after Holm's correction"
+        f"{said[0].format('RBUE, averaged over its five variants,')}. {said[1].format('it')}: {about}. Of {len(pairs)} "
+        f"pairs of a variant and a baseline, the variant is better in both metrics in {better_in_both(e, pairs)} and "
+        f"worse in both in {better_in_both(e, reverse)}, after Holm's correction"
     )
     return answer(signs, 1), text
 
