@@ -56,7 +56,7 @@ def places(module):
 def config_dir():
     folder = os.environ.get(CONFIG_DIR)
     if folder and not Path(folder).is_dir():
-        raise UserError(f"--config-dir {folder} is no folder: name one that holds folders such as method or arch")
+        raise UserError(f"--config-dir {folder} is not a folder: name one that holds folders such as method or arch")
     return [Path(folder).absolute()] if folder else []
 
 

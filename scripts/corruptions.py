@@ -64,7 +64,7 @@ def open_manifest(path, identity, way_out):
         return identity | {"files": {}}
     manifest = parse_manifest(path)
     if not manifest:
-        raise UserError(f"{path} is no manifest of this script: {way_out}")
+        raise UserError(f"{path} was not written by this script: {way_out}")
     if {key: manifest[key] for key in identity} != identity:
         raise UserError(f"{path} is of another dataset, seed or number of images: {way_out}")
     return manifest

@@ -372,7 +372,7 @@ BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
 READING = (
     "A *variant* is MC-RReLU, or MC-DropReLU with one of the paper's four q. A *cell* is one method on one network and "
     "one dataset. ECE is the expected calibration error: lower is better. Square brackets hold a 95 % interval. With "
-    "one seed (n = 1), it covers the choice of test images, but not the seed."
+    "one seed (n = 1), the interval covers the choice of test images, but not the seed."
 )
 
 

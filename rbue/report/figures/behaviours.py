@@ -109,7 +109,7 @@ def scatter(frame, title):
     for point in frame[inside].itertuples():
         mark(axis, point)
     axis.set(xlim=limits(ends(frame[inside], "accuracy")), ylim=limits(ends(frame[inside], "ece")))
-    axis.set(xlabel="Accuracy (%, better to the right)", ylabel="ECE (better below)")
+    axis.set(xlabel="Accuracy (%, higher is better)", ylabel="ECE (lower is better)")
     head(figure, title + "".join(outside_text(frame[~inside])))
     legend(figure, frame[inside], "paper" in set(frame.origin))
     return figure

@@ -95,7 +95,7 @@ NETWORK = {
     ),
     **{name: words for source in SOURCES for name, words in under_corruption(source).items()},
     "diversity-jsd": (
-        "**Jensen–Shannon divergence** (Section 4.4) between each two of four samples or ensemble members.",
+        "**Divergence** (Section 4.4): the Jensen–Shannon divergence between each two of four samples or members.",
         "A four by four matrix for each method; darker pairs differ more.",
     ),
     "diversity-dis": (
