@@ -194,13 +194,15 @@ def reread_files(path):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dataset", help="cifar10, cifar100, tinyimagenet, digits, or a folder of your own images")
-    parser.add_argument("--data-dir", default="data", help="the folder that holds one folder per dataset")
+    parser.add_argument("--data-dir", default="data", help="folder of the datasets (default: %(default)s)")
     parser.add_argument("--size", type=int, help="pixels per side of your own images (default: size in the YAML)")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write")
-    parser.add_argument("--types", nargs="+", metavar="TYPE", help="all if not given")
-    parser.add_argument("--manifest", type=Path, help="a manifest to compare with, besides OUT/manifest.json")
-    parser.add_argument("--textures", type=Path, help="a folder with frost1 to frost5")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the corrupted images")
+    parser.add_argument("--types", nargs="+", metavar="TYPE", help="corruption types (default: all)")
+    parser.add_argument("--manifest", type=Path, help="another manifest to compare with, besides OUT/manifest.json")
+    parser.add_argument(
+        "--textures", type=Path, help="folder with frost1 to frost5 (default: package imagecorruptions)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random numbers (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or one GPU such as cuda:1")
     args = parse_with_plugins(parser, None)
     args.types = args.types or [*CORRUPTIONS]

@@ -19,7 +19,9 @@ from rbue.runs.places import COMMAND
 
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", help="of `python train.py -m`; none: every table that is begun")
+    parser.add_argument(
+        "words", nargs="*", metavar="override", help="as in `python train.py -m` (default: all begun tables)"
+    )
     return parse_with_plugins(parser, argv)
 
 

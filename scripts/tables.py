@@ -24,7 +24,7 @@ def arguments(argv):
     parser = parser_of_results(__doc__, "results/tables", "where the tables go")
     parser.add_argument("--dataset", help="only this dataset's tables")
     parser.add_argument("--protocol", help="only this protocol's tables")
-    parser.add_argument("--readme", help="also put the measured tables into this README, between its marks")
+    parser.add_argument("--readme", help="also put the measured tables into this README, between its markers")
     parser.add_argument("--print", action="store_true", help="also print the measured rows to the terminal")
     args = parse_with_plugins(parser, argv)
     if args.readme and (args.dataset or args.protocol):
