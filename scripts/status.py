@@ -46,7 +46,8 @@ def asked_cells(words):
     others = [replace(one.run, precision=OTHER[one.run.precision]) for one in cells]
     if sum(map(is_finished, others)) <= done:
         return cells, []
-    note = f"with precision={others[0].precision}, as most of the results; here it would be {cells[0].run.precision}"
+    here, stored = cells[0].run.precision, others[0].precision
+    note = f"counted with precision={stored}, which most results have; precision=auto is {here} on this machine"
     return [sweeps.cell(run) for run in others], [note]
 
 
@@ -73,7 +74,7 @@ def begun_cells(folder, words):
         cells += [sweeps.cell(run, costs) for run in runs]
         if taken:
             settings = " ".join(f"{key}={value}" for key, value in taken.items())
-            notes.append(f"{' '.join(group)}: with {settings}, as most of its results")
+            notes.append(f"{' '.join(group)}: counted with {settings}, which most of its results have")
     return cells, notes
 
 

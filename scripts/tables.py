@@ -39,7 +39,7 @@ def name_unknown_methods(found):
     unknown = sorted({result.config["method"] for result in found} - METHODS.keys())
     if unknown:
         methods = ", ".join(f"method={name}" for name in unknown)
-        way_out = "--plugin my_package names the one that does, and gives them rows"
+        way_out = "name the package with --plugin my_package"
         print(f"there are results of {methods}, which no loaded package registers: {way_out}", file=sys.stderr)
 
 
@@ -52,7 +52,7 @@ def main(argv=None):
     tables = build(runs, args.paper)
     tables = [t for t in tables if all(value in (None, getattr(t, key)) for key, value in wanted.items())]
     if not tables:
-        print(f"{args.results} holds no such results yet, so no tables: 'make demo' or '{COMMAND}' makes some")
+        print(f"{args.results} holds no such results yet: 'make demo' or '{COMMAND}' makes some")
         return
     for table in tables:
         paths = write(table, args.out)
