@@ -391,7 +391,10 @@ def test_results_of_a_plugin_that_is_not_loaded_are_named_in_one_sentence(tmp_pa
     made_up.write(tmp_path / "runs", [result("Single"), own])
     done = call("scripts/tables.py", "--results", tmp_path / "runs", "--out", tmp_path / "tables")
     assert done.returncode == 0 and len(done.stderr.splitlines()) == 1
-    assert "there are results of method=own, which no loaded package registers: name the package with --plugin" in done.stderr
+    assert (
+        "there are results of method=own, which no loaded package registers: name the package with --plugin"
+        in done.stderr
+    )
 
 
 def test_a_dataset_without_results_has_no_tables(tmp_path):
