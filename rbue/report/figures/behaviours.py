@@ -84,7 +84,7 @@ def outside_text(points):
     """Name the points outside the frame with their values, so that none is dropped silently."""
     points = points.itertuples()
     return [
-        f"\nbeyond the frame: {p.row}{' (paper)' if p.origin == 'paper' else ''}, {p.accuracy:.1f} %, ECE {p.ece:.3f}"
+        f"\noutside the plot: {p.row}{' (paper)' if p.origin == 'paper' else ''}, {p.accuracy:.1f} %, ECE {p.ece:.3f}"
         for p in points
     ]
 

@@ -104,7 +104,7 @@ def curves(numbers, title):
     figure, axes = canvas(4 * len(panels) + 1, 4.6, ncols=len(panels), squeeze=False, sharey=True)
     for axis, (name, rows) in zip(axes.flat, panels.items(), strict=True):
         panel(axis, numbers[numbers.row.isin(rows)], name)
-    axes.flat[0].set_ylabel("Error among the kept images (%)")
+    axes.flat[0].set_ylabel("Error on the remaining images (%)")
     head(figure, title + outside_text(numbers[~inside]))
     looks = lines_of(methods_of(numbers[inside]))
     legend_below(figure, [Line2D([], [], **look) for look in looks.values()], looks, 4)
@@ -133,7 +133,7 @@ def panel(axis, numbers, name):
 
 def outside_text(numbers):
     ends = numbers[numbers.rejected <= DRAWN].groupby("row", sort=False).ours_error.agg(["first", "last"]).itertuples()
-    return "".join(f"\nbeyond the frame: {row}, {first:.1f} → {last:.1f} %" for row, first, last in ends)
+    return "".join(f"\noutside the plot: {row}, {first:.1f} → {last:.1f} %" for row, first, last in ends)
 
 
 BINS = "each dot is a bin; its area: the share of images in it; its line: the gap to perfect calibration"

@@ -57,7 +57,7 @@ def terms(q):
     """Return the terms of the variance at one q: those that the paper adds, the one it omits, and the sum."""
     x = simulation.inputs()
     positive, every = (q * (1 - q) * np.square(v).sum() for v in (np.maximum(x, 0), x))
-    return {"Var of\n(1−Q)·x": every, "Var of\nQ·ReLU(x)": positive, "2·Cov,\nforgotten": -2 * positive}
+    return {"Var of\n(1−Q)·x": every, "Var of\nQ·ReLU(x)": positive, "2·Cov,\nomitted": -2 * positive}
 
 
 def curve_panel(axis, frame):
