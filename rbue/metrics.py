@@ -106,7 +106,7 @@ def compute(name: str, probs: Tensor, labels: Tensor) -> Any:
     try:
         return OWN[name](probs, labels)
     except Exception as error:  # a user's own code may raise anything
-        raise UserError(f"metric {name} fails ({describe(error)}): mend it, or leave out its plugin") from error
+        raise UserError(f"metric {name} fails ({describe(error)}): fix it, or leave out its plugin") from error
 
 
 def finite(name: str, value: Any) -> float:

@@ -37,7 +37,7 @@ def imported(name):
     try:
         return import_module(name)
     except (Exception, SystemExit) as error:  # a plugin's code may raise anything
-        way_out = "uninstall it or mend it" if name in installed() else "is it installed, or its folder on PYTHONPATH?"
+        way_out = "uninstall it or fix it" if name in installed() else "is it installed, or its folder on PYTHONPATH?"
         raise UserError(f"the plugin {name} cannot be imported ({describe(error)}): {way_out}") from error
 
 

@@ -414,7 +414,7 @@ def test_a_cache_that_has_changed_is_refused(tiny, name):
     first = load("tinyimagenet", tiny.parents[1])
     path = tiny.parent / "decoded" / f"{name}.npy"
     np.save(path, np.roll(np.load(path), 1, 0))  # of the same shape and type, with as many labels per class
-    way_out = f"delete {path.parent} and run again to decode it afresh"
+    way_out = f"delete {path.parent} and run the command again to decode it"
     assert refusal("tinyimagenet", tiny.parents[1]) == f"{path} has changed since it was decoded: {way_out}"
     path.unlink()
     assert refusal("tinyimagenet", tiny.parents[1]) == f"{path} is missing: {way_out}"

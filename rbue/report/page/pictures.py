@@ -119,7 +119,7 @@ NETWORK = {
         "**Posterior learned by variational inference**: the standard deviations of the weights per layer, and KL and "
         "accuracy during training. If the standard deviations stay near their start, the network fits; if they grow, "
         "it underfits.",
-        "For each method, a band of standard deviations by layer beside a curve of KL and of training accuracy.",
+        "For each method, a band of standard deviations by layer, next to a curve of KL and of training accuracy.",
     ),
     "samples": (
         "**Scores against test cost**, in passes and in milliseconds. The time of the first pass is that of the "
