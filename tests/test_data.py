@@ -474,5 +474,5 @@ def halve(path):
 def test_a_damaged_tinyimagenet_is_named_and_leaves_no_cache(tiny, file, damage, says):
     damage(tiny / file)
     sentence = refusal("tinyimagenet", tiny.parents[1])
-    assert says in sentence and f"delete {tiny} and run again" in sentence
+    assert says in sentence and f"delete {tiny} and run the command again" in sentence
     assert [path.name for path in tiny.parent.iterdir()] == [tiny.name]

@@ -335,7 +335,7 @@ def test_generated_sets_have_an_own_corruption_and_official_files_are_still_acce
 def test_own_images_are_corrupted_at_the_sizes_that_the_corruptions_are_made_for(mine, own_run):
     mine("arrays")
     run = own_run("dataset=mine_c")
-    with pytest.raises(UserError, match="32 × 32 and 64 × 64, not 16 × 16: size: 32 in the dataset's YAML"):
+    with pytest.raises(UserError, match="32 × 32 and 64 × 64, not 16 × 16: write size: 32 into the dataset's YAML"):
         corruption_evaluation.sets(run, load_for(run))
     for size in (32, 64):
         run = own_run("dataset=mine_c", f"size={size}")
