@@ -1,4 +1,4 @@
-# Every target makes the environment it needs; PYTHON=python3.12 chooses the interpreter it is made from.
+# Every target creates the environment that it needs. PYTHON=python3.12 chooses its interpreter.
 PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -8,7 +8,7 @@ DATASET ?= cifar10
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-setup: $(VENV)/.ready ## Make the environment (.venv) with the tested versions; TORCH="torch torchvision" takes the newest
+setup: $(VENV)/.ready ## Create the environment .venv with the tested versions; TORCH="torch torchvision" takes the newest
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml
 
 DEMO := outputs/demo
 DIGITS := data_dir=$(DEMO)/data results_dir=$(DEMO)/runs weights_dir=$(DEMO)/weights
-demo: setup ## Train and evaluate all ten rows on embedded digits, clean and corrupted: no download, no GPU, minutes
+demo: setup ## Train and evaluate all ten rows on handwritten digits, clean and corrupted: 5 minutes, no download, no GPU
 	$(PY) scripts/corruptions.py digits --data-dir $(DEMO)/data --out $(DEMO)/data/digits_c
 	$(PY) train.py -m sweep=demo $(DIGITS)
 	$(PY) scripts/tables.py --results $(DEMO)/runs --out $(DEMO)/tables --print --dataset digits --protocol demo
@@ -32,10 +32,10 @@ sweep: setup ## Run the cells of one table or figure: make sweep SWEEP=table1 AR
 	@test -n "$(SWEEP)" || { echo "make sweep SWEEP=table1 starts one; there are:" $(basename $(notdir $(wildcard conf/sweep/*.yaml))); exit 2; }
 	$(PY) train.py -m sweep=$(SWEEP) $(ARGS)
 
-status: setup ## Which cells are done, running, failed, missing: of what was begun, or of SWEEP=table1 ARGS="seed=0,1,2"
+status: setup ## Show cells done, running, failed, missing: of all begun tables, or of SWEEP=table1 ARGS="seed=0,1,2"
 	@$(PY) scripts/status.py $(addprefix sweep=,$(SWEEP)) $(ARGS)
 
-chaos: setup ## Kill sweeps of the digits, start them twice, with wrong words and by every launcher; half an hour on 2 cores
+chaos: setup ## Kill the demo's sweep, start it twice, with wrong arguments, with every launcher: half an hour on 2 cores
 	$(PY) scripts/chaos.py $(ARGS)
 
 test: setup ## Check style and run the tests
@@ -50,19 +50,19 @@ data: setup ## Fetch and verify a dataset: make data DATASET=cifar10 | cifar100 
 tables: setup ## Rebuild the paper's Tables 1-3 and 6 from results/runs: Markdown, LaTeX and CSV under results/tables
 	$(PY) scripts/tables.py --readme README.md
 
-claims: setup ## Judge the paper's claims, on its own numbers and on ours: results/claims.md
+claims: setup ## Judge the paper's claims on its own numbers and on ours: results/claims.md
 	$(PY) scripts/claims.py --readme README.md
 
-figures: setup ## Draw every figure the results give: results/figures, PDF and SVG
+figures: setup ## Draw all figures from the results: results/figures, PDF and SVG
 	$(PY) scripts/figures.py
 
-report: setup ## Put every table, figure and claim into one page: results/report.html, after make figures
+report: setup ## Put all tables, figures and claims into one page, results/report.html; run make figures first
 	$(PY) scripts/report.py
 
 corruptions: setup ## Write the 95 corrupted test sets and their sha256: make corruptions DATASET=cifar10
 	$(PY) scripts/corruptions.py $(DATASET) --out data/$(DATASET)_c
 
-benchmark: setup ## Measure the engine's speed as ratios, side by side: results/benchmarks
+benchmark: setup ## Measure the suite's speed against plain PyTorch loops: results/benchmarks
 	$(PY) scripts/benchmark.py
 
 clean: ## Remove the environment and caches; results, weights and data stay

@@ -28,7 +28,7 @@ class UnionSweeper(BasicSweeper):
         jobs = sweeps.jobs(arguments, loader, lambda overrides: loader.load_sweep_config(self.config, overrides))
         runs = [run for _, run in jobs]
         if not runs:
-            raise UserError(f"{' '.join(arguments)} is no run: a range or a list of choices is empty")
+            raise UserError(f"{' '.join(arguments)} names no run: a range or a list of choices is empty")
         cells = [sweeps.cell(run) for run in runs]
         unfinished = [(words, run) for (words, run), one in zip(jobs, cells, strict=True) if one.state != "done"]
         missing = [words for words, _ in unfinished]

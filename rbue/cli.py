@@ -94,7 +94,7 @@ def parser_of_results(doc, out, what, paper="numbers.json"):
 def parse_with_plugins(parser, argv):
     """Parse the arguments of a script, with the options that name plugins, which all scripts share."""
     parser.add_argument("--plugin", action="append", default=[], help="a package of your own; may be repeated")
-    parser.add_argument("--config-dir", help="a folder of YAML besides conf, with folders such as method and arch")
+    parser.add_argument("--config-dir", help="another folder of YAML files, with subfolders such as method, arch")
     args = parser.parse_intermixed_args(argv)
     plugins.choose(args.plugin, args.config_dir)
     return args

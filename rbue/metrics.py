@@ -80,7 +80,7 @@ OWN: dict[str, Callable[[Tensor, Tensor], float]] = {}  # the user's own metrics
 def metric(name: str) -> Callable:
     """Register the decorated function (probs, labels) → float as a metric of your own. Every new result includes it."""
     if name in (*BUILT_IN, "samples", "ms_per_image"):
-        raise UserError(f"metric {name} cannot be registered: results have a number of that name already")
+        raise UserError(f"metric {name} cannot be registered: results already have a number of that name")
 
     def register(function: Callable[[Tensor, Tensor], float]) -> Callable[[Tensor, Tensor], float]:
         refuse_second(f"metric {name}", OWN.get(name), function)
@@ -106,7 +106,7 @@ def compute(name: str, probs: Tensor, labels: Tensor) -> Any:
     try:
         return OWN[name](probs, labels)
     except Exception as error:  # a user's own code may raise anything
-        raise UserError(f"metric {name} fails ({describe(error)}): mend it, or leave out its plugin") from error
+        raise UserError(f"metric {name} fails ({describe(error)}): fix it, or leave out its plugin") from error
 
 
 def finite(name: str, value: Any) -> float:
@@ -114,9 +114,9 @@ def finite(name: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
-        raise UserError(f"metric {name} gives {value!r:.40} instead of a number") from error
+        raise UserError(f"metric {name} returns {value!r:.40} instead of a number") from error
     if not math.isfinite(number):
-        raise UserError(f"metric {name} gives {number}: results hold finite numbers only")
+        raise UserError(f"metric {name} returns {number}: results hold finite numbers only")
     return number
 
 

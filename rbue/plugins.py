@@ -37,7 +37,7 @@ def imported(name):
     try:
         return import_module(name)
     except (Exception, SystemExit) as error:  # a plugin's code may raise anything
-        way_out = "uninstall it or mend it" if name in installed() else "is it installed, or its folder on PYTHONPATH?"
+        way_out = "uninstall it or fix it" if name in installed() else "is it installed, or its folder on PYTHONPATH?"
         raise UserError(f"the plugin {name} cannot be imported ({describe(error)}): {way_out}") from error
 
 
@@ -56,7 +56,7 @@ def places(module):
 def config_dir():
     folder = os.environ.get(CONFIG_DIR)
     if folder and not Path(folder).is_dir():
-        raise UserError(f"--config-dir {folder} is no folder: name one that holds folders such as method or arch")
+        raise UserError(f"--config-dir {folder} is not a folder: name one that holds folders such as method or arch")
     return [Path(folder).absolute()] if folder else []
 
 

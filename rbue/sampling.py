@@ -139,7 +139,7 @@ def images_of(batch: Batch) -> Tensor:
     if not torch.is_tensor(found) or found.dim() == 0:
         raise UserError(
             "a batch must be a tensor of images, a tuple or list that starts with one, or a dict that has one under "
-            f'"images", and this one is a {type(batch).__name__}'
+            f'"images", but this one is a {type(batch).__name__}'
         )
     return found
 
@@ -183,8 +183,8 @@ def divide_kwargs(
     tensors = {name: value for name, value in kwargs.items() if torch.is_tensor(value) and value.dim()}
     if tensors and not torch.is_tensor(images):
         raise UserError(
-            f"forward_kwargs has a tensor ({', '.join(tensors)}), and batches do not say which of its rows are theirs: "
-            "predict each batch by itself, with its rows and index="
+            f"forward_kwargs has a tensor ({', '.join(tensors)}), but predict cannot assign its rows to batches: "
+            "call predict once per batch, with the rows of that batch and index="
         )
     each = {name: value for name, value in tensors.items() if len(value) == len(images)}
     device = device_of(network)
@@ -294,10 +294,12 @@ def probabilities(logits: Any, images: int | None = None) -> Tensor:
     if not torch.is_tensor(logits) or logits.dim() != 2 or logits.shape[1] < 2:
         got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
         raise UserError(
-            f"a prediction needs logits (images, classes) of at least two classes, and the network gives {got}"
+            f"a prediction needs logits (images, classes) of at least two classes, but the network returns {got}"
         )
     if images not in (None, len(logits)):
-        raise UserError(f"the network gives {len(logits)} rows of logits for {images} images: it must give one each")
+        raise UserError(
+            f"the network returns {len(logits)} rows of logits for {images} images: it must return one row per image"
+        )
     return logits.softmax(-1, dtype=precision_of(logits.device))
 
 

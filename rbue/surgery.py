@@ -57,7 +57,9 @@ def randomize(
         raise UserError("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
     recipe = layer if q is None else DropReLU(q)
     if not isinstance(recipe, StochasticLayer):
-        raise UserError(f"{type(layer).__name__} is no stochastic layer: give DropReLU(q), RReLU() or one of your own")
+        raise UserError(
+            f"{type(layer).__name__} is not a stochastic layer: use DropReLU(q), RReLU() or one of your own"
+        )
     graph = trace(network)
     refuse_hidden(graph)
     warn_of_others(graph)
@@ -146,7 +148,7 @@ def has_hooks(module):
 
 def need_rectifiers(nodes, network):
     if not nodes and any(isinstance(m, StochasticLayer) for m in network.modules()):
-        raise UserError(f"{type(network).__name__} is random already: start again from the network it was made of")
+        raise UserError(f"{type(network).__name__} is already random: start from the original network")
     if not nodes:
         raise UserError(f"{type(network).__name__} calls no nn.ReLU or F.relu, so there is nothing to make random")
     return nodes
@@ -233,9 +235,7 @@ def refuse_views(graph, source, new):
         aliases |= near
     before = {n for n in aliases - {None, source} if order[n] < order[new]}
     for name in (n for n in before for u in n.users if order[u] > order[new] and not asks_shape(u)):
-        raise UserError(
-            f"a rectifier works in place on memory that {name} reads after it: let it not work in place there"
-        )
+        raise UserError(f"an in-place rectifier overwrites memory that {name} reads later: use inplace=False there")
 
 
 def call(graph, node, layer, source):
@@ -268,7 +268,9 @@ def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> f
 def before_last_linear(graph):
     linear = modules_called(graph, nn.Linear)
     if not linear:
-        raise UserError("this placement is before the last nn.Linear, and there is none: take placement=relu or conv")
+        raise UserError(
+            "this placement needs an nn.Linear, but the network has none: choose placement=relu or placement=conv"
+        )
     return [linear[-1].args[0]]
 
 
@@ -289,7 +291,9 @@ def bayes(network: nn.Module, weight: Callable[..., GaussianWeight], **settings:
     """Return a copy of the network in which each parameter of convolutions and linear layers is a Gaussian
     `weight(mean, **settings)`. Batch-norm stays deterministic."""
     if computed := [name for name, m in network.named_modules() if parametrize.is_parametrized(m)]:
-        raise UserError(f"the weights of {computed[0]} are computed, as by weight_norm: only plain ones can be random")
+        raise UserError(
+            f"the weights of {computed[0]} are computed, as by weight_norm: only plain weights can be random"
+        )
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]:
         for name, mu in list(module.named_parameters(recurse=False)):

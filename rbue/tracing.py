@@ -50,8 +50,8 @@ def trace(network: nn.Module) -> fx.GraphModule:
             return thaw_dropout(training, evaluation)
         if "" in found or found <= whole:
             raise UserError(
-                f"{type(network).__name__} does other things in training than in testing, in its own forward: "
-                "move them into a module of their own, or put rbue.DropReLU(q) in place of its rectifiers by hand"
+                f"the forward of {type(network).__name__} differs between training and testing: move the difference "
+                "into a submodule, or replace its rectifiers by rbue.DropReLU(q) by hand"
             )
         whole |= found
 
@@ -69,7 +69,7 @@ def trace_in_mode(network, mode, whole):
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
             f"{type(network).__name__} cannot be traced by torch.fx ({why}): "
-            "put rbue.DropReLU(q) in place of its rectifiers by hand"
+            "replace its rectifiers by rbue.DropReLU(q) by hand"
         ) from error
 
 
@@ -110,8 +110,8 @@ def refuse_written(network, written):
     """Refuse a forward that writes attributes or buffers, as a counter does: the graph would not write them."""
     for name in written:
         raise UserError(
-            f"the forward of {type(network).__name__} writes self.{name}, which a traced network would not: "
-            "keep it outside of forward, or put rbue.DropReLU(q) in place of its rectifiers by hand"
+            f"the forward of {type(network).__name__} assigns self.{name}, which a traced network does not do: "
+            "keep it outside of forward, or replace its rectifiers by rbue.DropReLU(q) by hand"
         )
 
 

@@ -34,7 +34,9 @@ def points(name, layer):
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--q", type=float, default=0.8, help="DropReLU's q (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default="results/figures", help="where they go (default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default="results/figures", help="folder of the figures (default: %(default)s)"
+    )
     args = parser.parse_args(argv)
     return args if 0 <= args.q <= 1 else parser.error(f"--q {args.q:g} is a probability: it must lie in [0, 1]")
 

@@ -93,12 +93,16 @@ def sheet_figure(args, images):
 
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", default="digits", help="whose images (default: %(default)s)")
+    parser.add_argument("--dataset", default="digits", help="name of the dataset (default: %(default)s)")
     parser.add_argument("--data-dir", default="data", help="folder of the datasets (default: %(default)s)")
     parser.add_argument("--size", type=int, help="pixels per side that your own images are resized to")
-    parser.add_argument("--out", type=Path, default="results/figures", help="where they go (default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default="results/figures", help="folder of the figures (default: %(default)s)"
+    )
     parser.add_argument("--image", type=int, default=0, help="which test image is on the sheet (default: %(default)s)")
-    parser.add_argument("--textures", type=Path, help="a folder with frost1 to frost5; else package imagecorruptions")
+    parser.add_argument(
+        "--textures", type=Path, help="folder with frost1 to frost5 (default: package imagecorruptions)"
+    )
     return parse_with_plugins(parser, argv)
 
 

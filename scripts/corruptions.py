@@ -64,7 +64,7 @@ def open_manifest(path, identity, way_out):
         return identity | {"files": {}}
     manifest = parse_manifest(path)
     if not manifest:
-        raise UserError(f"{path} is no manifest of this script: {way_out}")
+        raise UserError(f"{path} was not written by this script: {way_out}")
     if {key: manifest[key] for key in identity} != identity:
         raise UserError(f"{path} is of another dataset, seed or number of images: {way_out}")
     return manifest
@@ -194,13 +194,15 @@ def reread_files(path):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dataset", help="cifar10, cifar100, tinyimagenet, digits, or a folder of your own images")
-    parser.add_argument("--data-dir", default="data", help="the folder that holds one folder per dataset")
+    parser.add_argument("--data-dir", default="data", help="folder of the datasets (default: %(default)s)")
     parser.add_argument("--size", type=int, help="pixels per side of your own images (default: size in the YAML)")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write")
-    parser.add_argument("--types", nargs="+", metavar="TYPE", help="all if not given")
-    parser.add_argument("--manifest", type=Path, help="a manifest to compare with, besides OUT/manifest.json")
-    parser.add_argument("--textures", type=Path, help="a folder with frost1 to frost5")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the corrupted images")
+    parser.add_argument("--types", nargs="+", metavar="TYPE", help="corruption types (default: all)")
+    parser.add_argument("--manifest", type=Path, help="another manifest to compare with, besides OUT/manifest.json")
+    parser.add_argument(
+        "--textures", type=Path, help="folder with frost1 to frost5 (default: package imagecorruptions)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random numbers (default: %(default)s)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or one GPU such as cuda:1")
     args = parse_with_plugins(parser, None)
     args.types = args.types or [*CORRUPTIONS]

@@ -58,7 +58,7 @@ def main(argv=None):
     wanted = {key: getattr(args, key) for key in ("dataset", "protocol", "arch")}
     found = [n for n in networks(runs) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
     if not found:
-        print(f"{args.results} holds no rows of a figure, so no figures: 'make demo' or '{COMMAND}' makes some")
+        print(f"{args.results} holds no results for a figure: 'make demo' or '{COMMAND}' makes some")
     else:
         general = draw_general(args.out)
         if not any(wanted.values()):
@@ -67,7 +67,7 @@ def main(argv=None):
     for network in found:
         report(network, draw(network, args.paper, args.out), args.out)
     if names := left_out(runs):
-        print("In no figure, since a setting differs from what their rows stand for:", *names, sep="\n  ")
+        print("Not in any figure, since a setting differs from those of its rows:", *names, sep="\n  ")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def main(argv=None):
             renamed += migrate(path, root, args.weights)
         except UserError as sentence:
             print(f"left out: {sentence}", file=sys.stderr)
-    print(f"{root}: {renamed} results brought to format {schema.FORMAT}")
+    print(f"{root}: {renamed} results converted to format {schema.FORMAT}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ from rbue.runs.places import COMMAND
 
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", help="of `python train.py -m`; none: every table that is begun")
+    parser.add_argument(
+        "words", nargs="*", metavar="override", help="as in `python train.py -m` (default: all begun tables)"
+    )
     return parse_with_plugins(parser, argv)
 
 
@@ -44,7 +46,8 @@ def asked_cells(words):
     others = [replace(one.run, precision=OTHER[one.run.precision]) for one in cells]
     if sum(map(is_finished, others)) <= done:
         return cells, []
-    note = f"with precision={others[0].precision}, as most of the results; here it would be {cells[0].run.precision}"
+    here, stored = cells[0].run.precision, others[0].precision
+    note = f"counted with precision={stored}, which most results have; precision=auto is {here} on this machine"
     return [sweeps.cell(run) for run in others], [note]
 
 
@@ -71,7 +74,7 @@ def begun_cells(folder, words):
         cells += [sweeps.cell(run, costs) for run in runs]
         if taken:
             settings = " ".join(f"{key}={value}" for key, value in taken.items())
-            notes.append(f"{' '.join(group)}: with {settings}, as most of its results")
+            notes.append(f"{' '.join(group)}: counted with {settings}, which most of its results have")
     return cells, notes
 
 

@@ -24,7 +24,7 @@ def arguments(argv):
     parser = parser_of_results(__doc__, "results/tables", "where the tables go")
     parser.add_argument("--dataset", help="only this dataset's tables")
     parser.add_argument("--protocol", help="only this protocol's tables")
-    parser.add_argument("--readme", help="also put the measured tables into this README, between its marks")
+    parser.add_argument("--readme", help="also put the measured tables into this README, between its markers")
     parser.add_argument("--print", action="store_true", help="also print the measured rows to the terminal")
     args = parse_with_plugins(parser, argv)
     if args.readme and (args.dataset or args.protocol):
@@ -39,7 +39,7 @@ def name_unknown_methods(found):
     unknown = sorted({result.config["method"] for result in found} - METHODS.keys())
     if unknown:
         methods = ", ".join(f"method={name}" for name in unknown)
-        way_out = "--plugin my_package names the one that does, and gives them rows"
+        way_out = "name the package with --plugin my_package"
         print(f"there are results of {methods}, which no loaded package registers: {way_out}", file=sys.stderr)
 
 
@@ -52,7 +52,7 @@ def main(argv=None):
     tables = build(runs, args.paper)
     tables = [t for t in tables if all(value in (None, getattr(t, key)) for key, value in wanted.items())]
     if not tables:
-        print(f"{args.results} holds no such results yet, so no tables: 'make demo' or '{COMMAND}' makes some")
+        print(f"{args.results} holds no such results yet: 'make demo' or '{COMMAND}' makes some")
         return
     for table in tables:
         paths = write(table, args.out)

@@ -357,7 +357,7 @@ def test_scripts_with_one_manifest_keep_each_others_entries(command, tmp_path, m
 
 
 def test_a_garbled_manifest_ends_the_script_with_a_sentence(command, tmp_path):
-    for garbled, sentence in (("{", "cannot be read"), ("[]", "is no manifest of this script")):
+    for garbled, sentence in (("{", "cannot be read"), ("[]", "was not written by this script")):
         (tmp_path / "manifest.json").write_text(garbled)
         with pytest.raises(SystemExit, match=rf"manifest\.json {sentence}"):
             command("digits", "--out", tmp_path, "--types", "contrast", "--device", "cpu")

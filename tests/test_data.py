@@ -414,7 +414,7 @@ def test_a_cache_that_has_changed_is_refused(tiny, name):
     first = load("tinyimagenet", tiny.parents[1])
     path = tiny.parent / "decoded" / f"{name}.npy"
     np.save(path, np.roll(np.load(path), 1, 0))  # of the same shape and type, with as many labels per class
-    way_out = f"delete {path.parent} and run again to decode it afresh"
+    way_out = f"delete {path.parent} and run the command again to decode it"
     assert refusal("tinyimagenet", tiny.parents[1]) == f"{path} has changed since it was decoded: {way_out}"
     path.unlink()
     assert refusal("tinyimagenet", tiny.parents[1]) == f"{path} is missing: {way_out}"
@@ -474,5 +474,5 @@ def halve(path):
 def test_a_damaged_tinyimagenet_is_named_and_leaves_no_cache(tiny, file, damage, says):
     damage(tiny / file)
     sentence = refusal("tinyimagenet", tiny.parents[1])
-    assert says in sentence and f"delete {tiny} and run again" in sentence
+    assert says in sentence and f"delete {tiny} and run the command again" in sentence
     assert [path.name for path in tiny.parent.iterdir()] == [tiny.name]

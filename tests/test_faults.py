@@ -183,7 +183,7 @@ def test_any_error_in_a_sweep_leaves_its_traceback_in_the_runs_folder(digits_run
 def test_what_is_refused_before_it_began_leaves_nothing(digits_run, tmp_path):
     run = digits_run("device=cuda:99")
     with pytest.raises(UserError), cli.failures_kept(run), results.find_or_lock(run):
-        raise UserError("device=cuda:99 is not to be had here")
+        raise UserError("device=cuda:99 is not available here")
     assert not list(tmp_path.iterdir())
 
 

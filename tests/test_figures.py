@@ -461,7 +461,7 @@ def test_without_results_the_command_says_so(tmp_path, capsys):
     import figures
 
     figures.main(["--results", str(tmp_path)])
-    assert "no figures: 'make demo'" in capsys.readouterr().out
+    assert "holds no results for a figure: 'make demo'" in capsys.readouterr().out
 
 
 def test_the_posterior_shows_each_weight_and_every_epoch_over_seeds():

@@ -177,7 +177,11 @@ def repaint(name, size):
         ("images", lambda f: (f / "test/bee").rename(f / "no") and (f / "test/bee").mkdir(), "test holds no image of"),
         ("images", lambda f: (f / "test/cow/02.png").write_text("no image"), "mine/test/cow/02.png cannot be decoded"),
         ("images", repaint("test/cow/02.png", (9, 9)), "mine/test/cow/02.png is 9 × 9 pixels instead of 16 × 16"),
-        ("images", repaint("train/ant/00.png", (9, 8)), "mine/train/ant/00.png holds 9 × 8 pixels, which is no square"),
+        (
+            "images",
+            repaint("train/ant/00.png", (9, 8)),
+            "mine/train/ant/00.png holds 9 × 8 pixels, which is not a square",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence_that_names_the_file(mine, form, spoil, says):
@@ -196,7 +200,7 @@ def test_a_file_may_have_a_name_that_is_no_utf8_but_a_class_may_not(mine):
     assert len(load("mine", data_dir).train_images) == 25
     for split in ("train", "test"):
         (data_dir / "mine" / split / "ant").rename(data_dir / "mine" / split / LATIN)
-    assert r"train holds folders whose names are no UTF-8 ('M\udcf6we'): rename them" in refusal(data_dir)
+    assert r"train holds folders whose names are not UTF-8 ('M\udcf6we'): rename them" in refusal(data_dir)
 
 
 def test_an_image_of_sixteen_bits_is_refused_and_not_cut_off(mine):
@@ -331,7 +335,7 @@ def test_generated_sets_have_an_own_corruption_and_official_files_are_still_acce
 def test_own_images_are_corrupted_at_the_sizes_that_the_corruptions_are_made_for(mine, own_run):
     mine("arrays")
     run = own_run("dataset=mine_c")
-    with pytest.raises(UserError, match="32 × 32 and 64 × 64, not 16 × 16: size: 32 in the dataset's YAML"):
+    with pytest.raises(UserError, match="32 × 32 and 64 × 64, not 16 × 16: write size: 32 into the dataset's YAML"):
         corruption_evaluation.sets(run, load_for(run))
     for size in (32, 64):
         run = own_run("dataset=mine_c", f"size={size}")
@@ -357,10 +361,10 @@ def test_a_wrong_metric_is_refused(registered):
     with pytest.raises(UserError, match="metric ece cannot be registered"):
         metrics.metric("ece")
     metrics.metric("odd")(lambda probs, labels: float("nan"))
-    with pytest.raises(UserError, match="metric odd gives nan"):
+    with pytest.raises(UserError, match="metric odd returns nan"):
         metrics.score(probs, labels)
     metrics.OWN["odd"] = lambda probs, labels: "high"
-    with pytest.raises(UserError, match="metric odd gives 'high' instead of a number"):
+    with pytest.raises(UserError, match="metric odd returns 'high' instead of a number"):
         metrics.score(probs, labels)
 
 

@@ -252,9 +252,9 @@ def refusal_of_torch():
 WRONG_NETWORKS = {
     "no.such.module": "arch=mine (no.such.module) with method=single: the network cannot be made (",
     "torch.nn.Flatten": "unexpected keyword argument 'num_classes'",
-    "builtins.dict": "its _target_ gives a dict, which is no torch.nn.Module",
+    "builtins.dict": "its _target_ returns a dict, which is not a torch.nn.Module",
     "branches.Branches": "arch=mine (branches.Branches) with method=single: Branches cannot be traced by torch.fx",
-    "branches.thousand": "the network must give (2, 10) for 2 images, and gives (2, 1000)",
+    "branches.thousand": "the network must return (2, 10) for 2 images, but returns (2, 1000)",
     "branches.flat": "the network cannot take images (3, 32, 32) (" + refusal_of_torch() + ")",
 }
 
@@ -313,9 +313,13 @@ def test_a_yaml_without_its_schema_is_refused(door):
 
 def test_a_yaml_without_its_package_is_refused(door):
     folder = door({"dir/method/stray.yaml": own_yaml("stray")}) / "dir"
-    assert "method=stray stands in a YAML, but nothing registers it" in refusal(folder=folder, words=["method=stray"])
+    assert "method=stray is named in a YAML, but no package registers it" in refusal(
+        folder=folder, words=["method=stray"]
+    )
     door({"dir/method/stray.yaml": own_yaml("stray", "")})
-    assert "method=stray stands in a YAML, but nothing registers it" in refusal(folder=folder, words=["method=stray"])
+    assert "method=stray is named in a YAML, but no package registers it" in refusal(
+        folder=folder, words=["method=stray"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -329,7 +333,7 @@ def test_a_network_whose_yaml_has_another_name_is_refused(line, wrong, door):
 
 
 def test_a_config_dir_that_is_not_there_is_refused(door):
-    assert "nowhere is no folder" in refusal(folder=door() / "nowhere")
+    assert "nowhere is not a folder" in refusal(folder=door() / "nowhere")
 
 
 # --- classes that are no methods --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a user of the library sees: `import rbue`, predictions of tensors and loaders, the README and the examples."""
+"""What a user of the library sees: `import rbue`, predictions of tensors and loaders, docs and examples."""
 
 import re
 import subprocess
@@ -164,7 +164,7 @@ def test_an_index_that_numbers_no_images_is_refused(index, says):
         (DATASET, "put it into a torch.utils.data.DataLoader"),
         ({"images": X}, "images is a dict: it must be a tensor, a DataLoader"),
         (3, "images is a int"),
-        ([{"pixels": X}], 'a dict that has one under "images", and this one is a dict'),
+        ([{"pixels": X}], 'a dict that has one under "images", but this one is a dict'),
         ([X.numpy()], "this one is a ndarray"),
         ([([X], 0)], "this one is a tuple"),
         ([], "images=0 must be at least 1"),
@@ -245,7 +245,7 @@ def test_a_keyword_argument_that_tracing_fixed_is_refused_with_a_way_out():
 
 
 def test_a_tensor_argument_beside_batches_is_refused():
-    with pytest.raises(rbue.UserError, match=r"has a tensor \(before\), and batches do not say which"):
+    with pytest.raises(rbue.UserError, match=r"has a tensor \(before\), but predict cannot assign its rows"):
         rbue.predict(rbue.randomize(Scaled(), q=0.9), X.split(4), forward_kwargs={"before": torch.rand(11, 1)})
 
 
@@ -292,12 +292,12 @@ def test_logits_of_something_else_than_images_are_refused():
             rbue.predict(net, X, samples=2)
 
 
-# --- the README and the examples --------------------------------------------------------------------------------------
+# --- docs and examples ------------------------------------------------------------------------------------------------
 
 
-def test_the_readmes_loader_runs_and_keeps_its_promise():
-    readme = (ROOT / "README.md").read_text()
-    code = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "Subset" in block)
+def test_the_documented_loader_runs_and_keeps_its_promise():
+    document = (ROOT / "docs" / "library.md").read_text()
+    code = next(block for block in re.findall(r"```python\n(.*?)```", document, re.DOTALL) if "Subset" in block)
     names = {"rbue": rbue, "network": network(), "dataset": DATASET}
     exec(code, names)
     assert names["again"].samples.shape == (100, 10, 5)

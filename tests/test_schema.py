@@ -193,7 +193,7 @@ def test_migrating_renames_each_run_once_and_changes_nothing_that_is_read(tmp_pa
     migrate.main(["--results", str(tmp_path)])
     assert files(tmp_path) == once
     assert [line.split(": ")[1] for line in capsys.readouterr().out.splitlines()] == [
-        f"{count} results brought to format {schema.FORMAT}" for count in (4, 0)
+        f"{count} results converted to format {schema.FORMAT}" for count in (4, 0)
     ]
 
 

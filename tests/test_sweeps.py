@@ -162,7 +162,7 @@ def test_status_of_a_sweep_finds_results_from_other_hardware(tmp_path, precision
     words = ["dataset=digits", "arch=small", "protocol=demo", "seed=0,1,2", "device=cpu", f"results_dir={tmp_path}"]
     said, _ = status(*words, cwd=tmp_path)
     assert said[1].split()[3:5] == ["3", "2"]
-    assert ("with precision=bf16, as most of the results" in said[-1]) == (precision == "bf16")
+    assert ("counted with precision=bf16, which most results have" in said[-1]) == (precision == "bf16")
     asked, _ = status(*words, "precision=fp32", cwd=tmp_path)
     assert asked[1].split()[4] == ("2" if precision == "fp32" else "0")
 

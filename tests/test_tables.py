@@ -178,14 +178,14 @@ def test_a_training_that_two_rows_share_counts_once():
         result("Single") | {"trainings": [member]},
         result("Deep Ensemble(4)") | {"trainings": [member, {"name": "b", "seconds": 80.0}]},
     ]
-    cost = "Trainings behind this table: 2, 3 min 00 s in all, without compiling."
-    assert f"{cost} One of each of these rows took the paper 8.5 h." in markdown(table(runs))
+    cost = "This table needed 2 trainings, 3 min 00 s in all, without compilation."
+    assert f"{cost} The paper's training of these rows took 8.5 h, each once." in markdown(table(runs))
 
 
 def test_a_cell_far_from_the_papers_has_a_reason_or_says_that_there_is_none():
     near, far = result("Single", accuracy=0.9495, ece=0.03), result("MC-RReLU", accuracy=0.90, ece=0.03)
     assert "Far from" not in markdown(table([near]))
-    assert "Far from the paper's: ResNet-18 MC-RReLU -4.68 pp. Not explained." in markdown(table([near, far]))
+    assert "Far from the paper's number: ResNet-18 MC-RReLU -4.68 pp. Not explained." in markdown(table([near, far]))
     known = markdown(table([result("SVI", accuracy=0.90, ece=0.3, where=("cifar10", "matched", "resnet18"))]))
     assert "ResNet-18 SVI -4.42 pp, ResNet-18 SVI ECE +0.260. The paper gives no settings of its SVI" in known
 
@@ -236,9 +236,9 @@ def packed(label, seconds, alone, **record):
 def test_networks_packed_on_one_gpu_compare_by_their_time_alone():
     known = [packed("Single", 50.0, alone=120.0), packed("SVI", 50.0, alone=150.0)]
     assert cell(known, "SVI").ours_train_seconds == 150 and cell(known, "SVI").ours_time_ratio == pytest.approx(1.25)
-    assert "GPU to itself" in markdown(table(known)) and "equal share" not in markdown(table(known))
+    assert "measured alone on the GPU" in markdown(table(known)) and "equal share" not in markdown(table(known))
     assert pd.isna(cell(known, "SVI").ours_peak_train_bytes)  # only a share of what four networks took
-    assert "Peak memory is not known (networks trained side by side share it, or it was not measured)." in markdown(
+    assert "Peak memory is not known (networks trained at once share it, or it was not measured)." in markdown(
         table(known)
     )
     assert "not measured): ResNet-18 Single, SVI." in markdown(table([*known, result("MC-RReLU")]))
@@ -258,8 +258,8 @@ def test_a_ratio_of_two_versions_of_the_code_says_so():
 def test_times_of_a_cpu_which_may_be_busy_have_no_ratio():
     runs = [result(label, seconds=9.0, hardware="x86_64 CPU, 2 threads") for label in ("Single", "SVI")]
     assert cell(runs, "SVI").ours_train_seconds == 9 and pd.isna(cell(runs, "SVI").ours_time_ratio)
-    assert "Training time on a CPU depends on what else the machine does" in markdown(table(runs))
-    assert "depends on what else" not in markdown(table([result("Single")]))
+    assert "Training time on a CPU depends on other programs" in markdown(table(runs))
+    assert "depends on other programs" not in markdown(table([result("Single")]))
 
 
 def test_times_compare_where_the_networks_were_trained_not_where_they_were_tested():
@@ -391,7 +391,10 @@ def test_results_of_a_plugin_that_is_not_loaded_are_named_in_one_sentence(tmp_pa
     made_up.write(tmp_path / "runs", [result("Single"), own])
     done = call("scripts/tables.py", "--results", tmp_path / "runs", "--out", tmp_path / "tables")
     assert done.returncode == 0 and len(done.stderr.splitlines()) == 1
-    assert "there are results of method=own, which no loaded package registers: --plugin" in done.stderr
+    assert (
+        "there are results of method=own, which no loaded package registers: name the package with --plugin"
+        in done.stderr
+    )
 
 
 def test_a_dataset_without_results_has_no_tables(tmp_path):

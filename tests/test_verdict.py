@@ -33,7 +33,7 @@ def answers(evidence):
 
 
 def shift(accuracy=0.0, ece=0.0):
-    """Make the proposed rows better or worse than they are printed."""
+    """Make the variants of RBUE better or worse than they are printed."""
     gains = {"accuracy": accuracy, "ece": ece}
     return measured(lambda key, value: value + (gains.get(key[3], 0) if key[2] in PROPOSED else 0))
 
@@ -43,9 +43,9 @@ def test_the_papers_own_numbers_are_reproduced_and_say_what_they_say():
     same = found["Are the printed numbers reproduced?"]
     assert same.answer == YES and "in 90 of 90 measured cells" in same.sentence
     ensemble = found["Is RBUE on par with Deep Ensemble?"]
-    assert ensemble.answer == NO and "less accurate (−1.29" in ensemble.sentence
+    assert ensemble.answer == NO and "shows a lower accuracy (−1.29" in ensemble.sentence
     training = found["Is it cheap to train?"]
-    assert training.answer == YES and "in 1.21 times" in training.sentence
+    assert training.answer == YES and "takes 1.21 times as long as training Single" in training.sentence
     assert found["Is it cheap at test time?"].answer == UNKNOWN  # the paper prints no test times
 
 
@@ -56,7 +56,7 @@ def test_the_verdict_says_which_differences_count_as_agreement():
         np.hypot(0.2, value.se) for key, value in PRINTED.values.items() if key[3] == "accuracy" and key[2] in LABELS
     ]
     low, high = (0.005 + 1.96 * error for error in (min(errors), max(errors)))
-    assert f"different images: {low:.2f} to {high:.2f} percentage points of accuracy" in sentence
+    assert f"this allows {low:.2f} to {high:.2f} percentage points of accuracy" in sentence
 
 
 def test_better_rows_change_the_answers_and_worse_rows_change_them_back():
@@ -70,16 +70,17 @@ def test_better_rows_change_the_answers_and_worse_rows_change_them_back():
 def test_wins_and_losses_in_both_metrics_are_counted(accuracy, ece, counts):
     sentence = verdict.findings(shift(accuracy, ece))[2].sentence
     won, lost = counts
-    assert f"in both metrics in {won} of 135 pairs after Holm's correction, and loses in both in {lost}" in sentence
+    assert f"Of 135 pairs of a variant and a baseline, the variant is better in both metrics in {won} and" in sentence
+    assert f"worse in both in {lost}, after Holm's correction" in sentence
 
 
 def test_a_gap_within_the_noise_is_called_so():
     gap = Value(0.1, se=0.2)
     assert verdict.compare({"accuracy": gap}) == (
-        "not measurably more or less accurate (+0.10 percentage points, −0.29 to +0.49)"
+        "no measurable difference in accuracy (+0.10 [−0.29, +0.49] percentage points)"
     )
     better = verdict.compare({"ece": Value(0.02, se=0.001)})  # positive is better, so the ECE is lower
-    assert better == "better calibrated (ECE −0.020, −0.022 to −0.018)"
+    assert better == "a lower ECE (−0.020 [−0.022, −0.018])"
 
 
 def test_the_only_network_behind_an_answer_is_named():
@@ -118,11 +119,11 @@ def test_corruption_counts_severities():
     rows = {"Single": 0.3, "MC-Dropout(0.5)": 0.2, "Deep Ensemble(4)": 0.1, "MC-RReLU": 0.15}
     finding = verdict.findings(corrupted(rows))[5]
     assert finding.answer == PARTLY
-    assert "Single's at 5 of 5 severities and MC-Dropout(0.5)'s at 5 of 5 severities and Deep" in finding.sentence
+    assert "than Single's at 5 of 5 severities and than MC-Dropout(0.5)'s at 5 of 5 severities and" in finding.sentence
     assert "Not measured there: SVI" in finding.sentence
     assert "(n = 1)" in finding.sentence
     fewer = replace(corrupted(rows), corrupted_passes={("cifar10", "resnet18"): [20.0], ("cifar10", "vgg13"): [9.0]})
-    assert "1 of 5 proposed rows are measured (n = 1, 20 passes)" in verdict.findings(fewer)[5].sentence
+    assert "1 of 5 variants are measured (n = 1, 20 passes)" in verdict.findings(fewer)[5].sentence
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.05}))[5].answer == YES
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.5}))[5].answer == NO
 
@@ -132,7 +133,7 @@ def test_a_second_network_with_other_rows_takes_no_answer_away():
     begun = corrupted({"Single": 0.2, "MC-Dropout(0.5)": 0.2, "MC-DropReLU(0.9)": 0.1}, "vgg13")
     values = most.ours.values | begun.ours.values
     finding = verdict.findings(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[5]
-    assert finding.sentence.startswith("On CIFAR-10 with ResNet-18, 2 of 5 proposed rows are measured")
+    assert finding.sentence.startswith("On CIFAR-10 with ResNet-18, 2 of 5 variants are measured")
     assert finding.sentence.endswith("Not measured there: MC-Dropout(0.5), SVI")
 
 

@@ -50,7 +50,7 @@ class Own:
         count = int(arrays["train_labels"].max()) + 1
         names = tuple(map(str, found.get("classes", range(count))))  # a result holds texts, not NumPy's or numbers
         if len(names) != count:
-            raise UserError(f"what reads {folder} names {len(names)} classes, and the labels count {count}")
+            raise UserError(f"the reader of {folder} names {len(names)} classes, but the labels have {count}")
         return arrays, names, str(folder)
 
 
@@ -77,10 +77,10 @@ def read_images(folder, size=None):
 def list_split(split):
     """List the images of a split with torchvision's ImageFolder: the classes are the sorted names of the folders."""
     if not split.is_dir():
-        raise UserError(f"{split} is missing: it holds one folder of images per class; or use four arrays")
+        raise UserError(f"{split} is missing: put one folder of images per class into it, or use four arrays")
     found = ImageFolder(split, allow_empty=True)
     if strange := [ascii(name) for name in found.classes if not is_text(name)]:
-        raise UserError(f"{split} holds folders whose names are no UTF-8 ({list_some(strange)}): rename them")
+        raise UserError(f"{split} holds folders whose names are not UTF-8 ({list_some(strange)}): rename them")
     if len(found.classes) < 2:
         raise UserError(f"{split} holds one folder of images, {found.classes[0]}: a classifier needs two classes")
     full = {label for _, label in found.samples}
@@ -121,7 +121,7 @@ def first_side(path):
 
 def refuse_oblong(width, height, path):
     if width != height:
-        raise UserError(f"{path} holds {width} × {height} pixels, which is no square: {WAY_OUT}")
+        raise UserError(f"{path} holds {width} × {height} pixels, which is not a square: {WAY_OUT}")
 
 
 def decode_same_size(train, test, side, name, fit):
@@ -137,7 +137,7 @@ def decode_same_size(train, test, side, name, fit):
 def check_arrays(found, folder, size=None):
     """Return the arrays as RGB images of one size with labels 0, 1, 2, ..., or refuse them and name the wrong file."""
     if missing := [name for name in NAMES if name not in found]:
-        raise UserError(f"what reads {folder} gives no {', '.join(missing)}")
+        raise UserError(f"the reader of {folder} returns no {', '.join(missing)}")
     path = {name: folder / f"{name}.npy" for name in NAMES}
     arrays = {name: np.asarray(found[name]) for name in NAMES}
     for split in ("train", "test"):

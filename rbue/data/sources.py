@@ -163,7 +163,7 @@ def read_verified(source, read, place, origin, verb="download"):
             path = place / f"{name}.npy"
             verify(arrays[name], name, source, path if path.exists() else place)
     except UserError as wrong:
-        raise UserError(f"{wrong}: delete {origin} and run again to {verb} it afresh") from wrong
+        raise UserError(f"{wrong}: delete {origin} and run the command again to {verb} it") from wrong
     return arrays, str(origin)
 
 

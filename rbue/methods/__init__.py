@@ -38,7 +38,7 @@ def refuse_schema(name, schema):
     for field in (f for f in fields(schema) if "part" not in f.metadata):
         raise UserError(
             f"method={name}: write '{field.name}: ... = training()' or evaluation() in class {schema.__name__}, which "
-            "says what the field decides; its value stands in the YAML"
+            "says what the field decides; write its value into the YAML"
         )
 
 
@@ -52,7 +52,7 @@ def build(run, classes, images):
     with named_errors(run):
         built = run.build(network, images)
         if not isinstance(built, torch.nn.Module):
-            raise UserError(f"the method's build gives a {type(built).__name__}, which is no torch.nn.Module")
+            raise UserError(f"the method's build returns a {type(built).__name__}, which is not a torch.nn.Module")
     return built
 
 
@@ -78,7 +78,7 @@ def instantiated(settings, **arguments):
     except Exception as error:  # whatever a network's own code raises
         raise UserError(f"the network cannot be made ({describe(error.__cause__ or error)})") from error
     if not isinstance(made, nn.Module):
-        raise UserError(f"its _target_ gives a {type(made).__name__}, which is no torch.nn.Module")
+        raise UserError(f"its _target_ returns a {type(made).__name__}, which is not a torch.nn.Module")
     return made
 
 
@@ -95,7 +95,7 @@ def try_out(run, network, images, classes):
             raise UserError(f"the network cannot take images {tuple(two.shape[1:])} ({describe(error)})") from error
         if not torch.is_tensor(logits) or logits.shape != (len(two), classes):
             got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
-            raise UserError(f"the network must give {(len(two), classes)} for {len(two)} images, and gives {got}")
+            raise UserError(f"the network must return {(len(two), classes)} for {len(two)} images, but returns {got}")
     for module, mode in modes.items():
         module.training = mode
     return network

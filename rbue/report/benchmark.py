@@ -26,7 +26,7 @@ COLUMNS = [
     number("ms", "ms", "", "{:,.2f}".format),
     number("images_per_second", "images/s", "", shown("{:,.0f}".format)),
     number("ratio", "speed-up", "", times),
-    words("against", "over", text=lambda row: row["against"] or "–"),
+    words("against", "compared with", text=lambda row: row["against"] or "–"),
     number("peak_memory_bytes", "peak MB", "", shown(lambda size: f"{size / 1e6:,.0f}")),
     number("share_of_limit", "of limit", "", shown("{:.1%}".format)),
 ]
@@ -40,7 +40,7 @@ def cells(content):
 def table(content):
     left = [place for place, column in enumerate(COLUMNS) if not column.value]
     lines = ["  ".join(row) for row in padded(grid(COLUMNS, cells(content)), left)]
-    return "\n".join([f"{content['hardware']}: limit {limit(content)}, a large matrix product", *lines])
+    return "\n".join([f"{content['hardware']}: limit {limit(content)}, the speed of a large matrix product", *lines])
 
 
 def limit(content):

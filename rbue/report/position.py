@@ -40,8 +40,8 @@ COLUMNS = [
 NOTES = [
     "Mean ± standard deviation over seeds (number of seeds).",
     "The paper prints accuracy here with two digits and states TinyImageNet, DenseNet-121 and q = 0.8.",
-    "First is the network's first rectifier: none stands before the first convolution.",
-    "All samples of a network random in its last layer cost a few passes: what comes before is computed once.",
+    "First layer: the network's first rectifier. No rectifier is before the first convolution.",
+    "Last layer: all samples together cost a few passes, since the layers before it are computed once.",
 ]
 
 
@@ -88,7 +88,7 @@ def grid(protocol, frame):
 
 def markdown(protocol, frame):
     notes = "\n".join(f"- {note}" for note in NOTES)
-    head = f"# Table 6 of the paper: where the random rectifiers stand, protocol `{protocol}`"
+    head = f"# Table 6 of the paper: position of the random rectifiers, protocol `{protocol}`"
     return f"{head}\n\nBuilt by `make tables`: do not edit.\n\n{pipe(grid(protocol, frame).rows)}\n\n{notes}\n"
 
 

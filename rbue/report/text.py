@@ -137,11 +137,11 @@ def protocol_note(table):
 
 
 def reading_notes(table):
-    notes = ["Mean ± standard deviation over seeds (number of seeds); the number of seeds holds for the whole row."]
+    notes = ["Mean ± standard deviation over seeds (number of seeds). The number of seeds is that of the whole row."]
     if table.in_paper:
         notes += [
-            "Differences are ours − paper. The paper prints ECE with two decimals: within ±0.005 it is only rounding.",
-            "The paper's hours are an RTX 3090's: `faster` compares hardware too, the ratios to Single's time do not.",
+            "`diff` is ours − paper. The paper prints ECE with two decimals, so up to ±0.005 is only rounding.",
+            "The paper's hours are from an RTX 3090: `faster` also compares hardware, ratios to Single's time do not.",
         ]
     return notes
 
@@ -152,18 +152,18 @@ def posterior_note(table):
     if "SVI" not in set(measured.row):
         return []
     return [
-        "SVI is not converged: SGD learns the weights' standard deviations at the rate of the means and leaves them "
-        "near their start. With `rho_optimizer=adam`, which learns them faster, the network underfits."
+        "SVI is not converged: with one learning rate for means and standard deviations of the weights, SGD leaves the "
+        "standard deviations near their start. With `rho_optimizer=adam`, they converge, and the network underfits."
     ]
 
 
 def bold_note(table):
     found = table.bold_found
     return (
-        "Bold is the paper's \"best way to balance the three metrics\", computed for the paper's numbers and for ours "
-        f"apart: of the {len(PROPOSED)} proposed rows the lowest ECE, then the highest accuracy, both to two decimals, "
-        f"then the shortest time. It finds {sum(found)} of the paper's {len(found)} bold rows. "
-        f"Ours has none where one of the {len(PROPOSED)} is missing."
+        f'Bold marks the paper\'s "best way to balance the three metrics" among the {len(PROPOSED)} variants of RBUE: '
+        "the lowest ECE, then the highest accuracy, both rounded to two decimals, then the shortest time. This rule "
+        f"finds {sum(found)} of the paper's {len(found)} bold rows. It is applied to the paper's numbers and to ours "
+        f"separately; ours have no bold row if one of the {len(PROPOSED)} is missing."
     )
 
 
@@ -182,11 +182,11 @@ def origin_note(table):
 def cost_notes(table):
     """Describe how time and memory were measured. Equal shares of a pack's time do not compare rows."""
     runs = table.inside
-    by_step = "Training time is that of a step with the GPU to itself, times the number of steps"
-    share = "Training time is an equal share of what networks side by side on one GPU took, so without a ratio"
-    busy = "Training time on a CPU depends on what else the machine does, so without a ratio"
+    by_step = "Training time is the time of one step, measured alone on the GPU, times the number of steps"
+    share = "Training time is an equal share of the time of networks trained at once on one GPU, so it has no ratio"
+    busy = "Training time on a CPU depends on other programs, so it has no ratio"
     versions = "The ratio to Single's time compares two versions of the code"
-    hidden = "Peak memory is not known (networks trained side by side share it, or it was not measured)"
+    hidden = "Peak memory is not known (networks trained at once share it, or it was not measured)"
     kinds = [(by_step, runs.by_step), (versions, runs.other_code), (share, runs.shared), (busy, runs.on_cpu)]
     kinds += [(hidden, runs.peak_train_bytes.isna())]
     return [f"{note}{rows_of(runs, which)}." for note, which in kinds if which.any()]
@@ -210,7 +210,7 @@ def difference_notes(table):
         if abs(apart := cell[f"diff_{metric}"]) > limit:  # NaN, of a missing cell, is never greater
             name = f"{arch_name(cell['arch'])} {cell['row']}"
             found[reason(table.explained, cell | {"metric": metric})].append(text.format(name, apart))
-    return [f"Far from the paper's: {', '.join(cells)}. {why}." for why, cells in found.items()]
+    return [f"Far from the paper's number: {', '.join(cells)}. {why}." for why, cells in found.items()]
 
 
 def reason(explained, cell):
@@ -226,8 +226,8 @@ def total_note(table):
     if not table.in_paper or not trainings:
         return []
     hours, took = table.cells.paper_train_hours[table.cells.n > 0].sum(), duration(sum(trainings.values()))
-    papers = f" One of each of these rows took the paper {hours:.1f} h." if table.protocol in FULL else ""
-    return [f"Trainings behind this table: {len(trainings)}, {took} in all, without compiling.{papers}"]
+    papers = f" The paper's training of these rows took {hours:.1f} h, each once." if table.protocol in FULL else ""
+    return [f"This table needed {len(trainings)} trainings, {took} in all, without compilation.{papers}"]
 
 
 def ensemble_note(table):
@@ -248,7 +248,7 @@ def outside(table):
 def outside_note(table):
     runs = len(outside(table))
     several = f"{runs} runs are" if runs > 1 else "1 run is"
-    return f"{several} not in this table, since a setting differs from what its rows stand for"
+    return f"{several} not in this table, since a setting differs from those of its rows"
 
 
 def outside_lines(table):

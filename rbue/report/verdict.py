@@ -41,7 +41,7 @@ class Evidence:
     printed: Numbers
     protocol: str = ""
     costs: dict = field(default_factory=dict)  # {(dataset, arch, row): {"test_ms_per_image", "tempered_ece"}}
-    corrupted_passes: dict = field(default_factory=dict)  # {(dataset, arch): passes of proposed rows, corrupted images}
+    corrupted_passes: dict = field(default_factory=dict)  # {(dataset, arch): passes of the variants, corrupted images}
 
     @property
     def setting(self) -> str:
@@ -75,7 +75,7 @@ class Evidence:
         return [one[metric] / two[metric] for one, two in known if one["hardware"] == two["hardware"]]
 
     def mean_cost(self, row: str, kind: str) -> float | None:
-        """Return the mean over the networks where Single and the best known proposed row have this number."""
+        """Return the mean over the networks where Single and the best known variant have this number."""
         both = [p for p in self.ours.places if all((*p, r) in self.costs for r in (SINGLE, PROPOSED[-1]))]
         found = [self.costs[*p, row].get(kind) for p in both]
         return sum(found) / len(found) if found and all(found) else None
@@ -100,28 +100,21 @@ def largest(values: list[Value]) -> Value:
     return max(values, key=lambda value: value.mean)
 
 
-WORDS = {
-    "accuracy": (
-        "more accurate",
-        "less accurate",
-        "not measurably more or less accurate",
-        "{} percentage points",
-        ".2f",
-    ),
-    "ece": ("better calibrated", "worse calibrated", "not measurably better or worse calibrated", "ECE {}", ".3f"),
-}
+WORDS = {"accuracy": ("accuracy", ".2f", " percentage points"), "ece": ("ECE", ".3f", "")}
 
 
 def compare(gaps: dict[str, Value]) -> str:
-    """Say how one side compares with another: {metric: gap, positive if better}. Brackets hold the 95 % interval."""
+    """Say what one side shows, compared with another: {metric: gap, positive if better}."""
     return " and ".join(compare_in(metric, gap) for metric, gap in gaps.items())
 
 
 def compare_in(metric: str, gap: Value) -> str:
-    better, worse, equal, unit, form = WORDS[metric]
+    """Return `a lower ECE (−0.020 [−0.022, −0.018])`, with the 95 % interval in square brackets."""
+    name, form, unit = WORDS[metric]
     shown = gap * (-1 if metric == "ece" else 1)
     size, low, high = (signed(x, form) for x in (shown.mean, shown.mean - shown.reach, shown.mean + shown.reach))
-    return f"{(equal, better, worse)[gap.sign]} ({unit.format(size)}, {low} to {high})"
+    found = ("no measurable difference in", "a higher", "a lower")[shown.sign]
+    return f"{found} {name} ({size} [{low}, {high}]{unit})"
 
 
 def signed(number: float, form: str) -> str:
@@ -167,9 +160,9 @@ def printed_numbers(e: Evidence) -> Found:
     lower = sum(gap.mean < 0 for gap in gaps["ece"])
     middle = {m: median(abs(gap.mean) for gap in gaps[m]) for m in METRICS}
     text = (
-        f"{e.setting}our accuracy agrees with the printed one within rounding and noise in {agree['accuracy']} of "
-        f"{len(cells)} measured cells (median difference {middle['accuracy']:.2f} percentage points), our ECE in "
-        f"{agree['ece']} (median difference {middle['ece']:.3f}; ours is lower in {lower} cells). {width(allowed)}"
+        f"{e.setting}our accuracy agrees with the printed one in {agree['accuracy']} of {len(cells)} measured cells "
+        f"(median difference {middle['accuracy']:.2f} percentage points), our ECE in {agree['ece']} (median difference "
+        f"{middle['ece']:.3f}; ours is lower in {lower} cells). {width(allowed)}"
     )
     share = min(agree.values()) / len(cells)
     return (YES if share >= 0.9 else PARTLY if share >= 0.5 else NO), text[0].upper() + text[1:]
@@ -179,13 +172,13 @@ def width(allowed: dict[str, list[float]]) -> str:
     """Say which differences count as agreement: {metric: the tolerance of each cell}."""
     accuracy, ece = spread(allowed["accuracy"]), spread(allowed["ece"], ".3f")
     return (
-        "The tolerance is wide, since both sides count as tested on different images: "
-        f"{accuracy} percentage points of accuracy, depending on the cell, and {ece} of ECE"
+        "Two numbers agree if rounding and the noise of two independent test sets can explain their difference. "
+        f"Depending on the cell, this allows {accuracy} percentage points of accuracy and {ece} of ECE"
     )
 
 
 def deep_ensemble(e: Evidence) -> Found:
-    """Compare Deep Ensemble with the best proposed row of each network, chosen in favour of the proposed rows."""
+    """Compare Deep Ensemble with the best variant of each network, chosen in favour of RBUE."""
     places = e.places([ENSEMBLE, *PROPOSED], *METRICS)
     if not places:
         return NOTHING
@@ -193,29 +186,30 @@ def deep_ensemble(e: Evidence) -> Found:
         m: mean([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in METRICS
     }
     text = (
-        "For each metric we take the best of the five proposed rows, chosen on the test images, which favours RBUE. It "
-        f"is {compare(gaps)} than Deep Ensemble(4): {e.about(places, [ENSEMBLE, *PROPOSED])}"
+        f"Compared with Deep Ensemble(4), the best variant of RBUE shows {compare(gaps)}: "
+        f"{e.about(places, [ENSEMBLE, *PROPOSED])}. The best variant is chosen per metric on the test images, which "
+        "favours RBUE"
     )
     return answer([gap.sign for gap in gaps.values()], 0), text
 
 
 def other_baselines(e: Evidence) -> Found:
-    """Compare the mean proposed row with the mean row of MC-Dropout and with SVI."""
+    """Compare the mean over the variants with that over MC-Dropout's rows and with SVI."""
     places = e.places([*DROPOUT, SVI, *PROPOSED], *METRICS)
     if not places:
         return NOTHING
     said, signs = [], []
     for name, rows in (("MC-Dropout", DROPOUT), ("SVI", [SVI])):
         gaps = {m: mean([mean(e.values(p, PROPOSED, m)) - mean(e.values(p, rows, m)) for p in places]) for m in METRICS}
-        said.append(f"{compare(gaps)} than {name}")
+        said.append(f"Compared with {name}, {{}} shows {compare(gaps)}")
         signs += [gap.sign for gap in gaps.values()]
     pairs = [(p, ours, theirs) for p in places for ours in PROPOSED for theirs in [*DROPOUT, SVI]]
     reverse = [(p, theirs, ours) for p, ours, theirs in pairs]
     about = e.about(places, [*DROPOUT, SVI, *PROPOSED])
     text = (
-        f"Averaged over its five rows, RBUE is {said[0]}. It is {said[1]}: {about}. "
-        f"A proposed row beats one of theirs in both metrics in {better_in_both(e, pairs)} of {len(pairs)} pairs "
-        f"after Holm's correction, and loses in both in {better_in_both(e, reverse)}"
+        f"{said[0].format('RBUE, averaged over its five variants,')}. {said[1].format('it')}: {about}. Of {len(pairs)} "
+        f"pairs of a variant and a baseline, the variant is better in both metrics in {better_in_both(e, pairs)} and "
+        f"worse in both in {better_in_both(e, reverse)}, after Holm's correction"
     )
     return answer(signs, 1), text
 
@@ -235,12 +229,12 @@ def training_cost(e: Evidence) -> Found:
     if not (ours and times[ENSEMBLE]):
         return NOTHING
     text = (
-        f"A proposed row trains in {median(ours):.2f} times the time of Single (median of the {len(ours)} cells "
-        f"that were timed with the same version of the code, {spread(ours)}), Deep Ensemble(4) in "
-        f"{median(times[ENSEMBLE]):.2f} times"
+        f"Training a variant takes {median(ours):.2f} times as long as training Single (median of {len(ours)} cells "
+        f"timed with the same code, range {spread(ours)}). Deep Ensemble(4) takes {median(times[ENSEMBLE]):.2f} times "
+        "as long"
     )
     if parameters:
-        text += f"; Deep Ensemble(4) also stores {median(parameters):.0f} times as many parameters"
+        text += f" and stores {median(parameters):.0f} times as many parameters"
     return (YES if 2 * max(ours) <= median(times[ENSEMBLE]) else NO), text
 
 
@@ -252,16 +246,16 @@ def inference_cost(e: Evidence) -> Found:
         return NOTHING
     passes = max(value.mean for key, value in e.ours.values.items() if key[2] in PROPOSED and key[3] == "passes")
     text = (
-        f"A proposed row with {passes:.0f} passes takes {median(ratio):.1f} times as long per image as Deep "
-        f"Ensemble(4) (median of {len(ratio)} cells, {spread(ratio, '.1f')})"
+        f"A variant with {passes:.0f} passes takes {median(ratio):.1f} times as long per image as Deep Ensemble(4) "
+        f"(median of {len(ratio)} cells, range {spread(ratio, '.1f')})"
     )
     ece = {(row, kind): e.mean_cost(row, kind) for row in (SINGLE, best) for kind in ("ece", "ece_10", "tempered_ece")}
     if all(ece[key] for key in ((SINGLE, "ece"), (SINGLE, "tempered_ece"), (best, "ece"), (best, "tempered_ece"))):
-        fewer = f" and {ece[best, 'ece_10']:.3f} (10 passes)" if ece[best, "ece_10"] else ""
+        fewer = f"{ece[best, 'ece_10']:.3f} with 10 passes, " if ece[best, "ece_10"] else ""
         text += (
-            f". Mean ECE: Single {ece[SINGLE, 'ece']:.3f} (one pass), {best} {ece[best, 'ece']:.3f} ({passes:.0f} "
-            f"passes){fewer}; after temperature scaling, which needs labelled images and no further pass, Single "
-            f"{ece[SINGLE, 'tempered_ece']:.3f}, {best} {ece[best, 'tempered_ece']:.3f} ({passes:.0f} passes)"
+            f". Mean ECE: Single {ece[SINGLE, 'ece']:.3f}; {best} {fewer}{ece[best, 'ece']:.3f} with {passes:.0f}. "
+            f"Temperature scaling, which needs labelled images, gives Single {ece[SINGLE, 'tempered_ece']:.3f} and "
+            f"{best} {ece[best, 'tempered_ece']:.3f} with {passes:.0f} passes"
         )
     return (YES if median(ratio) <= 1 else NO), text
 
@@ -281,15 +275,15 @@ def corruption(e: Evidence) -> Found:
 
     best = {metric: min(ece(row, metric) for row in rows) for metric in at}
     wins = {other: sum(best[metric] < ece(other, metric) for metric in at) for other in others}
-    counts = " and ".join(f"{other}'s at {wins[other]} of 5 severities" for other in others)
+    counts = " and ".join(f"than {other}'s at {wins[other]} of 5 severities" for other in others)
     hardest = ", ".join(f"{row} {ece(row, at[-1]):.3f}" for row in [*rows, *others])
     absent = [row for row in (*baselines, SVI) if not e.rows(place, [row], *at)]
     seeds = {e.ours.n[(*place, row, at[0])] for row in [*rows, *others]}
     passes = f", {spread(e.corrupted_passes[place], '.0f')} passes" if place in e.corrupted_passes else ""
     text = (
-        f"On {dataset_name(place[0])} with {arch_name(place[1])}, {len(rows)} of {len(PROPOSED)} proposed rows are "
-        f"measured (n = {min(seeds)}{passes}). The median ECE over 19 corruptions of the best one is below {counts}; "
-        f"at severity 5: {hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
+        f"On {dataset_name(place[0])} with {arch_name(place[1])}, {len(rows)} of {len(PROPOSED)} variants are measured "
+        f"(n = {min(seeds)}{passes}). The best variant's median ECE over 19 corruptions is lower {counts}. At severity "
+        f"5: {hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
     return answer([1 if wins[other] > 2 else -1 for other in others], 1), text
 
@@ -303,9 +297,9 @@ def diversity(e: Evidence) -> Found:
         return NOTHING
     families = {"MC-RReLU": PROPOSED[:1], "MC-DropReLU": PROPOSED[1:], ENSEMBLE: [ENSEMBLE]}
     found = {name: [ratio for row in rows for ratio in ratios[row]] for name, rows in families.items()}
-    shown = ", ".join(f"{spread(each, '.1f')} times for {name}" for name, each in found.items() if each)
+    shown = ", ".join(f"{name} {spread(each, '.1f')}" for name, each in found.items() if each)
     text = (
-        f"The mean Jensen–Shannon divergence between two samples, relative to {base}'s, is {shown} (range over "
+        f"Mean Jensen–Shannon divergence between two samples, relative to that of {base}: {shown} (range over "
         f"{settings(max((e.places([row, base], 'mean_jsd') for row in ratios), key=len))})"
     )
     return (YES if all(more) else PARTLY if any(more) else NO), text
@@ -357,7 +351,7 @@ def costs(runs: pd.DataFrame) -> dict:
 
 
 def corrupted_passes(runs: pd.DataFrame) -> dict:
-    """Return {(dataset, arch): passes of the proposed rows on corrupted images}, often fewer than on clean images."""
+    """Return {(dataset, arch): passes of the variants on corrupted images}, often fewer than on clean images."""
     proposed = runs[runs.corrupted & runs.listed & runs.row.isin(PROPOSED) & runs.passes.notna()]
     return proposed.groupby(["dataset", "arch"]).passes.unique().to_dict()
 
@@ -375,6 +369,11 @@ def ece_after_10(result: Any) -> float | None:
 
 
 BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
+READING = (
+    "A *variant* is MC-RReLU, or MC-DropReLU with one of the paper's four q. A *cell* is one method on one network and "
+    "one dataset. ECE is the expected calibration error: lower is better. Square brackets hold a 95 % interval. With "
+    "one seed (n = 1), the interval covers the choice of test images, but not the seed."
+)
 
 
 def in_short(found: list[Finding]) -> str:
@@ -385,7 +384,7 @@ def in_short(found: list[Finding]) -> str:
     parts = [
         f"RBUE is {listed(named[YES])}" if named[YES] else "",
         f"It is not {' and not '.join(named[NO])}" if named[NO] else "",
-        f"Claims that hold in part: {'; '.join(named[PARTLY])}" if named[PARTLY] else "",
+        f"Partly true: {'; '.join(named[PARTLY])}" if named[PARTLY] else "",
         f"Not measured: {listed(named[UNKNOWN])}" if named[UNKNOWN] else "",
     ]
     return ". ".join(filter(None, parts))
@@ -396,10 +395,11 @@ def listed(words: list[str]) -> str:
 
 
 def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:
-    """Return the answer in one line, then the findings as a Markdown list with links to the claims behind them."""
+    """Return the answer in one line, then the findings as a Markdown list with links to the claims behind them, then
+    how to read them."""
     lines = [f"**{in_short(found)}.**", ""]
     for finding in found:
         links = ", ".join(f"[{name}]({claims}#{name.lower()})" for name in finding.ids)
         evidence = f" Claims: {links}." if links else ""
         lines.append(f"- **{finding.claim} {finding.answer.capitalize()}.** {finding.sentence}.{evidence}")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", READING])

@@ -92,7 +92,7 @@ def parse(cfg) -> Run:
     plugins.load()  # the processes of other launchers start here
     if cfg.method not in METHODS:
         way_out = "name the package that registers it, as in plugins=my_package"
-        raise UserError(f"method={cfg.method} stands in a YAML, but nothing registers it: {way_out}")
+        raise UserError(f"method={cfg.method} is named in a YAML, but no package registers it: {way_out}")
     known = {f.name for f in fields(METHODS[cfg.method])}
     for key in set(cfg) - known:
         raise UserError(no_setting(cfg.method, key))

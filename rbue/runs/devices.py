@@ -24,14 +24,16 @@ def choose(name, per_gpu=None):
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
         if (name == "cuda") != bool(config.gpus()):  # a run's name contains its training precision
-            raise UserError(f"device=auto is {name} here, which precision=auto did not expect: say device={name}")
+            raise UserError(
+                f"device=auto is {name} here, but precision=auto assumed another device: write device={name}"
+            )
     if name == "cuda" and per_gpu:
         name = claim_gpu(per_gpu)
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
         raise UserError(
-            f"device={name} is not to be had here ({str(error).splitlines()[0]}): try device=auto"
+            f"device={name} is not available here ({str(error).splitlines()[0]}): try device=auto"
         ) from error
     if name.startswith("cuda:"):
         torch.cuda.set_device(name)  # streams and graphs are created on the current device

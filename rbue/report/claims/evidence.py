@@ -37,7 +37,7 @@ def reason(grades, status, strict, papers):
     noise = "inside rounding or noise" if papers else "inside the noise"
     there, total = sum(len(grade.items) for grade in grades), sum(grade.total for grade in grades)
     if not there:
-        return "The paper prints no number for it." if papers else "Nothing of it is measured."
+        return "The paper prints no number for it." if papers else "None of it is measured."
     if status == "not tested":
         return too_little(grades, there, total, noise)
     grades = [grade for grade in grades if grade.items]

@@ -8,50 +8,51 @@ from rbue.runs.compose import canonical
 
 STATUSES = [*(word for each in (HOLDS, PARTLY, FAILS, UNDECIDED) for word in (each, OURS[each])), NOT_TESTED]
 INTRO = """\
-Each claim of the paper is turned into comparisons of numbers. The same code asks them of the paper's own tables and of
-our runs. Built by `make claims`: do not edit.
+Each claim of the paper is turned into comparisons of numbers. The same code makes these comparisons on the paper's own
+tables and on our runs. Built by `make claims`: do not edit.
 
-- **A comparison** asks, for example, whether the ECE of one row is below that of another on the same network. It is for
-  the claim, against it, or inside the noise.
-- **On the paper's numbers**, a difference counts if it exceeds the rounding of both sides. If a claim says that two
-  numbers are the same, or significantly different, it must also exceed 1.96 standard errors of 10,000 test images.
-  A smaller difference is neither for nor against a claim that one row is better, significantly or not.
-- **On our numbers**, a difference counts if it exceeds 1.96 standard errors: of test images, and of seeds from two
-  seeds on, where a larger quantile of the t distribution replaces 1.96. n is the number of seeds. If both sides have
-  stored their predictions, they are compared image by image ("paired").
-- **One seed per side.** A verdict is then about these trained networks, not about the method. A paired difference is
-  "unsteady over seeds" if it would be inside the noise with both rows varying from seed to seed as Single does on the
-  same network. If that changes a verdict, its reason says so. Where Single has one seed or no stored predictions, this
-  is not known.
-- **The same.** Two numbers count as the same, or on par, if no difference is found and the 95 % interval of the
-  difference is no wider than ±1.5 percentage points or ±0.015 in ECE. This does not prove that they are equally good.
-- **The best** of several rows is chosen on the test images, and the errors do not allow for the choice. It favours the
-  side with more rows to choose from.
-- **Many comparisons** differ somewhere by chance. Only what survives Holm's correction for their number counts.
-- **Verdict.** A claim that says "all" or "always" fails by one counterexample. Otherwise it holds if more than three
-  quarters of its comparisons are for it, partly if at least a quarter is, and fails if fewer are for it and at least a
-  quarter is against it. Anything else is inside the noise. All parts of a claim (accuracy, ECE) weigh the same.
+- **Verdicts on the paper** ("The paper" below): holds, partly, does not hold, undecided (no number is printed, or
+  rounding or chance explains the difference). *By reading*: no number decides it. *By algebra*: a proof or a simulation
+  decides it.
+- **Verdicts on our numbers** ("Ours" below): reproduced, partly, not reproduced, unclear (measured, but inside the
+  noise), not tested (less than half of a part is measured, and no counterexample decides). "So far" is what the
+  measured comparisons say. "Elsewhere" is what they say on other datasets or networks than the claim's. A dash: our
+  runs cannot decide it.
+- **From comparisons to a verdict.** A comparison asks, for example, whether one row has a lower ECE than another row on
+  the same network. It is for the claim, against it, or inside the noise. A claim that says "all" or "always" fails by
+  one counterexample. Any other claim holds if more than three quarters of its comparisons are for it, and partly if at
+  least a quarter is. It fails if fewer are for it and at least a quarter is against it. Anything else is inside the
+  noise. All parts of a claim (accuracy, ECE) have the same weight.
 - **A claim that a method is better in general** is counted per dataset and network, since comparisons on one network
   share rows. On our numbers, the shares are averaged over the networks. On the paper's numbers, a sign-flip test over
-  the networks decides: the claim holds (or fails) only if its surplus of wins (or losses) is larger than chance gives
-  in 5 % of all cases, and is undecided otherwise.
-- **Words on the paper's numbers** ("The paper" below): holds, partly, does not hold, undecided (no number is printed,
-  or rounding or chance explains the difference). *By reading*: no number decides it. *By algebra*: a proof or a
-  simulation does.
-- **Words on ours** ("Ours" below): reproduced, partly, not reproduced, unclear (measured, but inside the noise), not
-  tested (less than half of a part is measured, and no counterexample decides). "So far" is what the measured
-  comparisons say, "elsewhere" what they say on other datasets or networks than the claim's. A dash: our runs cannot
-  decide it.
-- **Protocols**: `paper` trains as the paper states, `matched` with the weight decay that its accuracies fit (5e-4
+  the networks decides at the 5 % level: the claim holds if it has significantly more wins than losses, fails if it has
+  significantly more losses, and is undecided otherwise.
+- **Noise in the paper's numbers.** A difference counts if it exceeds the rounding of both sides. If a claim says that
+  two numbers are the same, or significantly different, the difference must also exceed 1.96 standard errors of 10,000
+  test images. A smaller difference is neither for nor against a claim that one row is better, significantly or not.
+- **Noise in our numbers.** A difference counts if it exceeds 1.96 standard errors of the test images. With two or more
+  seeds, the error includes the seeds, and a larger quantile of the t distribution replaces 1.96. n is the number of
+  seeds. If both rows have stored predictions, they are compared image by image ("paired").
+- **One seed per row.** Such a verdict is about these trained networks, not about the method. A paired difference is
+  "unsteady over seeds" if it would be inside the noise with both rows varying from seed to seed as much as Single does
+  on the same network. If this changes a verdict, its reason says so. It is not known where Single has one seed or no
+  stored predictions.
+- **The same.** Two numbers count as the same, or on par, if no difference is found and the 95 % interval of the
+  difference is no wider than ±1.5 percentage points or ±0.015 in ECE. This does not prove that they are equal.
+- **The best** of several rows is chosen on the test images. The errors do not account for this choice, which favours
+  the side with more rows.
+- **Many comparisons.** Some differ by chance. Only those that survive Holm's correction for their number count.
+- **Protocols.** `paper` trains as the paper states, `matched` with the weight decay that its accuracies fit (5e-4
   instead of 1e-4), `fast` for 30 epochs, `demo` on handwritten digits.
-- **Training times** are compared only if one machine and one version of the code measured them. **Corrupted images**
-  are compared only if they have the same source (generated or official).
-- Where the paper does not say how it set a method (where dropout stands, how SVI is trained), a verdict on that row
-  holds for our setting alone.
-- **In the numbers**, win / tie / loss and yes / unclear / no count comparisons; in brackets stand the smallest and the
+- **Not comparable** are training times from different machines or versions of the code, and corrupted images from
+  different sources (generated or official).
+- **Our settings.** The paper does not say where dropout is or how SVI is trained. A verdict on these rows holds only
+  for our setting.
+- **In the numbers**, win / tie / loss and yes / unclear / no count comparisons. Brackets hold the smallest and the
   largest difference, the first row minus the second (pp: percentage points). A lower ECE and a shorter time are better.
-  "Beyond rounding and noise" is the count if both must be exceeded. "Undone" differences did not survive the
-  correction. Numbers beside a claim, on which its verdict does not rest, are not corrected."""
+  "Beyond rounding and noise" counts the differences that exceed both. "Undone" differences did not survive the
+  correction. Numbers that do not decide the verdict are not corrected. *Proposed rows* are the five variants of
+  RBUE: MC-RReLU, and MC-DropReLU with four values of q."""
 
 
 def protocols(ledger):
@@ -135,7 +136,7 @@ def short_training(ledger):
         if run and run.epochs < min(stated):
             yield (
                 f"Protocol `{protocol}` trains for {run.epochs} epochs, the paper for {stated[0]} "
-                f"(TinyImageNet {stated[1]}): its verdicts are on that short training and do not judge the paper's."
+                f"(TinyImageNet {stated[1]}). Its verdicts are about this short training and do not judge the paper."
             )
 
 
@@ -199,11 +200,11 @@ def folded(card):
 
 
 def markdown(ledger):
-    parts = ["# Does it hold? The paper's claims", table(["Verdicts on", "Count"], counts(ledger))]
+    parts = ["# Does it hold? The paper's claims", table(["Judged on", "Verdicts"], counts(ledger))]
     parts += [
         *short_training(ledger),
         "## All claims in short",
-        "*Paper*: do the printed numbers, or the text, support the claim? *Ours*: do our runs?",
+        "*Paper*: do the printed numbers, or the text, support the claim? *Ours*: do our runs support it?",
         index(ledger),
         "## How a verdict is made",
         INTRO,

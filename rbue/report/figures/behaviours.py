@@ -84,7 +84,7 @@ def outside_text(points):
     """Name the points outside the frame with their values, so that none is dropped silently."""
     points = points.itertuples()
     return [
-        f"\nbeyond the frame: {p.row}{' (paper)' if p.origin == 'paper' else ''}, {p.accuracy:.1f} %, ECE {p.ece:.3f}"
+        f"\noutside the plot: {p.row}{' (paper)' if p.origin == 'paper' else ''}, {p.accuracy:.1f} %, ECE {p.ece:.3f}"
         for p in points
     ]
 
@@ -109,7 +109,7 @@ def scatter(frame, title):
     for point in frame[inside].itertuples():
         mark(axis, point)
     axis.set(xlim=limits(ends(frame[inside], "accuracy")), ylim=limits(ends(frame[inside], "ece")))
-    axis.set(xlabel="Accuracy (%, better to the right)", ylabel="ECE (better below)")
+    axis.set(xlabel="Accuracy (%, higher is better)", ylabel="ECE (lower is better)")
     head(figure, title + "".join(outside_text(frame[~inside])))
     legend(figure, frame[inside], "paper" in set(frame.origin))
     return figure

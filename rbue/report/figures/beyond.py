@@ -55,8 +55,8 @@ TWIN = [
     number("ours_cost", "Cost, samples / noise off", "", factor),
 ]
 TWIN_NOTES = [
-    "Noise off: the same weights in one pass, with every random quantity at its mean. That is a slope of 1 − q on "
-    "negative inputs for DropReLU, (l + u) / 2 for RReLU, no dropout, and the posterior's means for SVI.",
+    "Noise off: the same weights in one pass, with every random quantity replaced by its mean: for negative inputs, a "
+    "slope of 1 − q (DropReLU) or (l + u) / 2 (RReLU); no dropout; the posterior's means (SVI).",
     SEEDS,
 ]
 
@@ -80,9 +80,9 @@ SCALED = [
     seeded("temperature", "Temperature", "", percent),
 ]
 SCALED_NOTES = [
-    "One temperature for the logarithm of the mean prediction, fitted by NLL on one half of the test set and scored on "
-    "the other, both ways, since the paper has no validation set. Above 1 the network was too sure; a half without a "
-    "mistake leaves it at 1.",
+    "One temperature for the logarithm of the mean prediction. It is fitted by NLL on one half of the test set and "
+    "evaluated on the other half, and vice versa, since the paper has no validation set. Above 1, the network was "
+    "overconfident. If a half has no mistake, the temperature stays 1.",
     SEEDS,
 ]
 
@@ -101,7 +101,7 @@ def out_of_distribution(result):
 OOD = [
     words("dataset", "OOD images", text=lambda cell: dataset_name(cell["dataset"])),
     seeded("auroc", "AUROC", "", three),
-    seeded("entropy", "Entropy, nats", "own", three),
+    seeded("entropy", "Entropy, nats", "test set", three),
     seeded("entropy_out", "Entropy, nats", "OOD", three),
     number("ours_images", "Images", "", count),
 ]
@@ -137,11 +137,10 @@ MORE = [
     seeded("fpr95", "OOD images", "FPR95", three),
 ]
 MORE_NOTES = [
-    "Computed from `predictions.npz`. ECE with bins of equal width, as in the tables; with bins of equally many "
-    "images; with bins within each predicted class; and by the paper's formula to the letter, with bins by the true "
-    "class's score, which is no calibration error (see `rbue/runs/predictions.py`). AURC: the error among the least "
-    "uncertain images, averaged over how many are kept. AUROC of mistakes and the scores of foreign images go by "
-    "predictive entropy.",
+    "Computed from `predictions.npz`. ECE: with bins of equal width, as in the tables; with equally many images per "
+    "bin; with bins within each predicted class; and by the paper's literal formula, which bins by the true class's "
+    "score and is no calibration error (see `rbue/runs/predictions.py`). AURC: the error on the least uncertain "
+    "images, averaged over the number of images kept. Mistakes and OOD images are detected by predictive entropy.",
     SEEDS,
 ]
 
@@ -172,8 +171,7 @@ OWN_TYPES = [
     *(seeded(f"ece_{k}", "ECE", f"severity {k}", three) for k in range(1, 6)),
 ]
 OWN_TYPES_NOTES = [
-    "Corruptions that the user registered. The box plots and averages are over the 19 types of the paper and leave "
-    "them aside.",
+    "Corruptions that the user registered. Box plots and averages use only the 19 types of the paper.",
     SEEDS,
 ]
 

@@ -196,8 +196,8 @@ AVERAGES = [
 def averages_grid(title, frame):
     """Return the table of averages, with a note on mCE."""
     note = (
-        "Means over types and severities 1 to 5. mCE: for each type, error summed over severities over Single's, then "
-        "the mean over types (Single is 100)."
+        "Means over types and severities 1 to 5. mCE: per type, the error summed over severities, divided by Single's; "
+        "then the mean over types (Single is 100)."
     )
     title = f"Averages under corruption: {title.replace(chr(10), ', ')}"
     return Grid(title, AVERAGES, frame.to_dict("records"), [note])

@@ -27,14 +27,14 @@ PANELS = [
 ]
 MEASURES = {  # measure → (what the cells show, their unit)
     "jsd": ("Jensen–Shannon divergence between samples or members, in thousandths of a nat", 1e-3),
-    "dis": ("Test images on which two samples or members name different classes, in %", 1e-2),
+    "dis": ("Test images for which two samples or members predict different classes, in %", 1e-2),
 }
 ENDS = ("low", "high")  # of a 95 % bootstrap interval over test images
 COLUMNS = {f"{kind}_{measure}": f"{kind.title()}-{measure.upper()}" for measure in MEASURES for kind in ("mean", "max")}
 NOTES = [
-    "Over the pairs of four samples (or members); natural logarithm; in brackets the 95 % bootstrap interval over test "
-    "images (of a maximum simultaneous over the pairs, and none for older results), from two seeds up mean ± standard "
-    "deviation over seeds."
+    "Mean and maximum over the pairs of four samples (or members), with the natural logarithm. One seed: brackets hold "
+    "the 95 % bootstrap interval over test images. That of a maximum holds for all pairs together; older results have "
+    "none. Several seeds: mean ± standard deviation over seeds."
 ]
 PAPER_NOTES = ["The paper's Tables 4 and 5 state neither dataset nor logarithm; CIFAR-10 and nats are assumed."]
 

@@ -145,8 +145,8 @@ def cost_panel(axis, frame):
     for point in frame[frame.kind != "samples"].itertuples():
         look = look_of(point.row, point.method) | {"markersize": 10, "label": point.row, "markeredgewidth": 1.4}
         axis.plot(point.ours_ms, point.ours_ece, markerfacecolor="none", linestyle="none", **look)
-    axis.set(xscale="log", yscale="log", title="Calibration against its cost at test time")
-    axis.set(xlabel="Milliseconds per image\n(better to the left)", ylabel="ECE (better below)")
+    axis.set(xscale="log", yscale="log", title="ECE against test time")
+    axis.set(xlabel="Milliseconds per image\n(better to the left)", ylabel="ECE (lower is better)")
     axis.set_ylim(0.8 * frame.ours_ece.min())
     plain_ticks(axis.xaxis)
     plain_ticks(axis.yaxis, (1, 2, 3, 5))

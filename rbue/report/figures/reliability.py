@@ -92,7 +92,7 @@ def diagrams(numbers, title):
     for axis in axes[-1]:
         axis.set_xlabel("Confidence")
     for axis in axes[:, 0]:
-        axis.set_ylabel("Share correct")
+        axis.set_ylabel("Accuracy")
     return figure
 
 
@@ -104,7 +104,7 @@ def curves(numbers, title):
     figure, axes = canvas(4 * len(panels) + 1, 4.6, ncols=len(panels), squeeze=False, sharey=True)
     for axis, (name, rows) in zip(axes.flat, panels.items(), strict=True):
         panel(axis, numbers[numbers.row.isin(rows)], name)
-    axes.flat[0].set_ylabel("Error among the kept images (%)")
+    axes.flat[0].set_ylabel("Error on the remaining images (%)")
     head(figure, title + outside_text(numbers[~inside]))
     looks = lines_of(methods_of(numbers[inside]))
     legend_below(figure, [Line2D([], [], **look) for look in looks.values()], looks, 4)
@@ -112,14 +112,14 @@ def curves(numbers, title):
 
 
 def split(numbers):
-    """Return {panel's title: rows}. Rows that are not proposed by the paper stand together."""
+    """Return {panel's title: rows}. The rows that are not RBUE share a panel."""
     rows = list(dict.fromkeys(numbers.row))
     proposed = [row for row, method in methods_of(numbers) if method in ("rrelu", "dropreLU")]
     guides = [row for row, method in methods_of(numbers) if method in ("single", "deep_ensemble")]
     others = [row for row in rows if row not in proposed]
     if not proposed or set(others) <= set(guides):
         return {"": rows}
-    return {"Other methods": others, "Proposed methods": [*guides, *proposed]}
+    return {"Other methods": others, "RBUE": [*guides, *proposed]}
 
 
 def panel(axis, numbers, name):
@@ -133,10 +133,10 @@ def panel(axis, numbers, name):
 
 def outside_text(numbers):
     ends = numbers[numbers.rejected <= DRAWN].groupby("row", sort=False).ours_error.agg(["first", "last"]).itertuples()
-    return "".join(f"\nbeyond the frame: {row}, {first:.1f} → {last:.1f} %" for row, first, last in ends)
+    return "".join(f"\noutside the plot: {row}, {first:.1f} → {last:.1f} %" for row, first, last in ends)
 
 
-BINS = "a dot is a bin: its area is the share of images in it, its line the gap to perfect calibration"
+BINS = "each dot is a bin; its area: the share of images in it; its line: the gap to perfect calibration"
 
 
 def draw_reliability(network, paper_dir, folder):

@@ -79,7 +79,7 @@ def outside_text(numbers):
         ends = beyond.groupby("row", sort=False)[f"ours_{metric}"].agg(["first", "last"])
         for row, first, last in ends.itertuples():
             named.setdefault(row, []).append(f"{name} {first:.{digits}f} → {last:.{digits}f}")
-    return "".join(f"\nbeyond the frame: {row}, {', '.join(values)}" for row, values in named.items())
+    return "".join(f"\noutside the plot: {row}, {', '.join(values)}" for row, values in named.items())
 
 
 def drawn_rows(numbers):

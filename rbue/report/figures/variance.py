@@ -57,14 +57,14 @@ def terms(q):
     """Return the terms of the variance at one q: those that the paper adds, the one it omits, and the sum."""
     x = simulation.inputs()
     positive, every = (q * (1 - q) * np.square(v).sum() for v in (np.maximum(x, 0), x))
-    return {"Var of\n(1−Q)·x": every, "Var of\nQ·ReLU(x)": positive, "2·Cov,\nforgotten": -2 * positive}
+    return {"Var of\n(1−Q)·x": every, "Var of\nQ·ReLU(x)": positive, "2·Cov,\nomitted": -2 * positive}
 
 
 def curve_panel(axis, frame):
     for column, (label, look) in LINES.items():
         axis.plot(frame.q, frame[column], label=label, **look)
     error = 3 * frame.monte_carlo_se
-    axis.errorbar(frame.q, frame.monte_carlo, error, label="drawn, ± 3 standard errors", elinewidth=0.8, **DRAWN)
+    axis.errorbar(frame.q, frame.monte_carlo, error, label="simulated, ± 3 standard errors", elinewidth=0.8, **DRAWN)
     axis.set(xlabel="q", ylabel="Variance of the layer's sum", ylim=(0, None), title="The same inputs at every q")
 
 
@@ -95,11 +95,11 @@ def over_q_figure(frame):
 
 def over_q_grid(frame):
     with_error = "{monte_carlo:.2f} ± {monte_carlo_se:.2f}".format_map
-    drawn = Column("monte_carlo", "Drawn", "", with_error, lambda cell: cell["monte_carlo"])
+    drawn = Column("monte_carlo", "Simulated", "", with_error, lambda cell: cell["monte_carlo"])
     columns = [number("q", "q", "", "{:g}".format), *compared(decimals(2), drawn, "Dropout, p = 1 − q")]
     notes = [
-        f"{simulation.INPUTS} inputs from N(0, 1), {simulation.DRAWS:,} draws; dropout on the same inputs, not scaled, "
-        "as the paper has it. At q = 1 − p, where the paper proves DropReLU to vary more than dropout, it varies less."
+        f"{simulation.INPUTS} inputs from N(0, 1), {simulation.DRAWS:,} draws. Dropout has the same inputs and is not "
+        "scaled, as in the paper. At q = 1 − p, the paper claims a larger variance for DropReLU; it is smaller."
     ]
     return Grid("Variance of a DropReLU layer over q", columns, frame[frame.q.isin(PAPERS_Q)].to_dict("records"), notes)
 
@@ -151,7 +151,7 @@ def layers(frame):
     return over_seeds(frame, ["row", "site", "name", "elements"], ["closed", "paper", "monte_carlo", "dropout"])
 
 
-BEHIND = {"dropout": ("dropout behind the rectifier, p = 1 − q", LINES["dropout"][1])}  # its place in networks
+BEHIND = {"dropout": ("dropout after the rectifier, p = 1 − q", LINES["dropout"][1])}  # its place in networks
 
 
 DOTS = {"paper": "_", "dropout": "s", "closed": "o"}  # marker of each column where layers are too many for lines
@@ -164,7 +164,7 @@ def layer_panel(axis, numbers, row):
     for column, (label, look) in (LINES | BEHIND).items():
         dots = {"linestyle": "none", "marker": DOTS[column], "markersize": 5, "markeredgewidth": 1.4} if many else {}
         axis.plot(at, numbers[f"ours_{column}"], label=label, **look | dots)
-    axis.plot(at, numbers.ours_monte_carlo, label="drawn", **DRAWN)
+    axis.plot(at, numbers.ours_monte_carlo, label="simulated", **DRAWN)
     axis.set(yscale="log", title=row)
     plain_ticks(axis.yaxis)
     axis.xaxis.get_major_locator().set_params(integer=True)
@@ -195,16 +195,16 @@ def size(value):
 def layers_grid(network, numbers):
     """Return a row per layer for the paper's own comparison, q = 0.8 and p = 0.2, or else for the lowest q."""
     row = "MC-DropReLU(0.8)" if "MC-DropReLU(0.8)" in set(numbers.row) else numbers.row.iloc[0]
-    drawn = number("ours_monte_carlo", "Drawn", "", size)
+    drawn = number("ours_monte_carlo", "Simulated", "", size)
     columns = [
         words("name", "Layer", text=lambda layer: f"{layer['site'] + 1} {layer['name']}"),
         number("elements", "Elements", "", count),
         *compared(size, drawn, "Dropout", of="ours_"),
     ]
     notes = [
-        "Mean over the first 32 test images. Here dropout, p = 1 − q and not scaled, is behind the layer's rectifier, "
-        "as networks have it, and not on its input, as in the paper's proof: which of the two varies more is up to the "
-        "layer, DropReLU where the squares of the negative inputs outweigh those of the positive."
+        "Mean over the first 32 test images. Dropout (p = 1 − q, not scaled) comes after the layer's rectifier here, "
+        "as in real networks; in the paper's proof, it acts on the rectifier's input. DropReLU has the larger variance "
+        "in layers where the negative inputs have the larger sum of squares."
     ]
     layers = numbers[numbers.row == row].to_dict("records")
     return Grid(f"Variance layer by layer: {network.title()}, {row}", columns, layers, notes)

@@ -35,6 +35,7 @@ def build(results, paper_dir, figures_dir, benchmarks_dir):
     return TEMPLATES.get_template("page.html").render(
         in_short=verdict.in_short(suite.findings),
         verdict=verdicts.opening(suite.findings),
+        reading=verdict.READING,
         headline=headline,
         too_dark=pictures.too_dark(drawn),
         counts=origins.counts(suite),

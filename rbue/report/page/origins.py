@@ -31,9 +31,9 @@ def counts(suite):
 
 MEANINGS = {
     "paper": "trains as Section 4.1.2 of the paper states",
-    "matched": "trains as `paper` does, with the weight decay that the printed accuracies fit",
-    "fast": "is a short schedule, for a first look",
-    "demo": "is for the embedded digits, in seconds",
+    "matched": "trains like `paper`, with the weight decay that fits the printed accuracies",
+    "fast": "is a short schedule for a first look",
+    "demo": "trains on handwritten digits, in seconds",
 }
 
 
@@ -76,8 +76,8 @@ def coverage(suite):
     for cell in measured.itertuples():
         found.setdefault((cell.dataset, cell.arch, cell.row), []).append(f"{cell.protocol} {cell.n}")
     text = (
-        f"{suite.measured} of the paper's 90 cells are measured. A cell says under which protocol and with how many "
-        "seeds; a run counts only if all its settings are what the cell stands for."
+        f"{suite.measured} of the paper's 90 cells are measured. A cell names the protocol and the number of seeds. A "
+        "run counts only if all its settings are those of the cell."
     )
     rows = [coverage_cell(place, found) for place in places]
     caption = "What is measured: protocol and number of seeds"
@@ -90,9 +90,9 @@ def coverage(suite):
 def speed_note(content):
     commits = sorted({commit(row.get("commit"), row.get("changed")) for row in content["rows"]})
     return (
-        "ms: of one training step, or of the whole test set's prediction. Speed-up: how many times as fast as the row "
-        f"named under over; below 1 is slower. Limit: {benchmark.limit(content)}, a large matrix "
-        f"product. Measured at commit {', '.join(commits)}."
+        "ms: time of one training step, or of predicting the whole test set. Speed-up: how many times as fast as the "
+        f"row under “compared with”; below 1 is slower. Limit: the speed of a large matrix product, "
+        f"{benchmark.limit(content)}. Measured at commit {', '.join(commits)}."
     )
 
 
@@ -102,7 +102,7 @@ def speed(suite):
     found = []
     for path in sorted(suite.benchmarks_dir.glob("*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
-        caption = f"{content['hardware']}: each group measured side by side in one run"
+        caption = f"{content['hardware']}: the rows of each group are measured in the same run"
         beside = suite.benchmarks_dir.parent == suite.folder
         more = {
             "notes": [speed_note(content)],

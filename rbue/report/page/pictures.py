@@ -38,20 +38,21 @@ PRINTED = {  # file name → {dataset: the paper's figure}, and the network that
 
 GENERAL = {  # file name, with or without a dataset's prefix → (caption, alternative text)
     "activations": (
-        "**Figure 1: three activations** (Section 3.2), drawn from the layers themselves: eight draws of each.",
+        "**Figure 1: three activations** (Section 3.2): eight draws of each, computed by the suite's own layers.",
         "ReLU is zero left of the origin; DropReLU is either that or the identity; RReLU has slopes between one eighth "
         "and one third.",
     ),
     "activations-network": (
-        "**Figure 2: a network with them** (Section 3.2): every unit draws its own rectifier.",
+        "**Figure 2: a network with random activations** (Section 3.2): each unit draws its own.",
         "Two small networks; with DropReLU some units are straight lines, with RReLU all bend by different slopes.",
     ),
     "variance": (
-        "**Variance over q** (Section 3.4): the exact formula, the draws, the paper's formula, and dropout on the same "
-        "inputs. The proof adds the variances of two terms that share one coin and forgets their covariance.",
-        "Left, curves over q: the draws lie on the exact curve, dropout's curve lies above it, and the paper's formula "
-        "far above both. Right, bars at q = 0.8: two terms add up to the paper's value, and their covariance takes it "
-        "down to the exact one.",
+        "**Variance over q** (Section 3.4): the exact formula, a simulation, the paper's formula, and dropout on the "
+        "same inputs. The paper's proof adds the variances of two terms that depend on the same random variable, and "
+        "omits their covariance.",
+        "Left, curves over q: the simulation lies on the exact curve, dropout's curve lies above it, and the paper's "
+        "formula far above both. Right, bars at q = 0.8: two terms add up to the paper's value, and their covariance "
+        "reduces it to the exact one.",
     ),
     "shot_noise": (
         "**Figure 4: shot noise** at severities 0 to 5 (Section 4.1), on test images.",
@@ -80,25 +81,25 @@ def under_corruption(source):
 
 
 HEADLINE = (
-    "**Printed against ours**: the difference of accuracy and of ECE from the printed number, one point for each cell, "
-    "with its 95 % interval. Beside it, ECE against test time, in milliseconds per image.",
+    "**Our numbers compared with the printed ones.** Left: our accuracy and ECE minus the printed ones, one point per "
+    "cell, with 95 % intervals. Right: ECE against test time, in milliseconds per image.",
     "Points around a line at zero, which is the printed number, for accuracy and for ECE; and curves of ECE over "
     "test time, one for each method. Hollow points are one pass with the noise switched off, or Single after "
     "temperature scaling.",
 )
 NETWORK = {
     "framework": (
-        "**Figure 3: how uncertainty is read off** (Section 3.3): a real test image, its sample predictions, their "
-        "mean and its entropy.",
+        "**Figure 3: how uncertainty is estimated** (Section 3.3): a real test image, its sampled predictions, their "
+        "mean, and the entropy of the mean.",
         "A test image, arrows to bar charts of four stochastic passes, their mean, and a gauge of its entropy.",
     ),
     **{name: words for source in SOURCES for name, words in under_corruption(source).items()},
     "diversity-jsd": (
-        "**Divergence** (Section 4.4): Jensen–Shannon, between pairs of four samples or members.",
+        "**Divergence** (Section 4.4): the Jensen–Shannon divergence between each two of four samples or members.",
         "A four by four matrix for each method; darker pairs differ more.",
     ),
     "diversity-dis": (
-        "**Disagreement** (Section 4.4): the share of test images on which two samples name different classes.",
+        "**Disagreement** (Section 4.4): the share of test images for which two samples predict different classes.",
         "A four by four matrix for each method; darker pairs disagree more.",
     ),
     "behaviours": (
@@ -108,32 +109,34 @@ NETWORK = {
         "point, hollow for the paper's.",
     ),
     "variance": (
-        "**Variance layer by layer** (Section 3.4) in the trained networks. Dropout stands behind the rectifier here, "
-        "as networks have it, and not on the same inputs, as in the paper's proof: DropReLU varies more where negative "
-        "inputs outweigh the positive.",
-        "One panel for each q, with the variance of every layer on a logarithmic axis: the draws lie on the exact "
-        "values, the paper's formula lies above them; dropout's may lie above or below.",
+        "**Variance layer by layer** (Section 3.4) in the trained networks. Dropout comes after the rectifier here, as "
+        "in real networks; in the paper's proof, it has the same inputs as DropReLU. DropReLU has the larger variance "
+        "in layers where the negative inputs have the larger sum of squares.",
+        "One panel for each q, with the variance of every layer on a logarithmic axis: the simulation lies on the "
+        "exact values, the paper's formula lies above them; dropout's may lie above or below.",
     ),
     "posterior": (
-        "**What variational inference learned**: the standard deviations of the weights, layer by layer, and its "
-        "course over training. Where they stay near their start, the network fits; where they grow, it underfits.",
-        "For each method, a band of standard deviations by layer beside a curve of KL and of training accuracy.",
+        "**Posterior learned by variational inference**: the standard deviations of the weights per layer, and KL and "
+        "accuracy during training. If the standard deviations stay near their start, the network fits; if they grow, "
+        "it underfits.",
+        "For each method, a band of standard deviations by layer, next to a curve of KL and of training accuracy.",
     ),
     "samples": (
-        "**What a sample buys**: the scores against test cost, in passes and in milliseconds. The first pass costs "
-        "what the network without noise costs, the others share the rest.",
+        "**Scores against test cost**, in passes and in milliseconds. The time of the first pass is that of the "
+        "network without noise; the other passes share the remaining time equally.",
         "Panels of accuracy, ECE and NLL with one curve for each method, over the number of passes on a logarithmic "
         "axis; where times were measured, a second line of panels over milliseconds per image. A dotted line is a "
         "method that needs one pass.",
     ),
     "reliability": (
-        "**Reliability**: how often a prediction is right against how sure it is; on the diagonal both are equal. A "
-        "dot is a bin, and its area is the share of images in it.",
-        "A diagram for each method; dots above the diagonal are too modest, below it too sure. Lines join them to it.",
+        "**Reliability**: accuracy against confidence; on the diagonal both are equal. Each dot is a bin; its area is "
+        "the share of images in it.",
+        "A diagram for each method; dots above the diagonal are underconfident, below it overconfident. Lines join "
+        "them to it.",
     ),
     "rejection": (
-        "**Rejection**: error of the images that are left once the most uncertain have been put aside, on a "
-        "logarithmic axis. Single and Deep Ensemble stand in the panel of the proposed methods too, for comparison.",
+        "**Rejection**: the error on the remaining images after the most uncertain ones are rejected, on a logarithmic "
+        "axis. Single and Deep Ensemble are in both panels, for comparison.",
         "A curve for each method that falls as more images are rejected.",
     ),
 }
@@ -193,7 +196,7 @@ def benchmark_picture(suite, path, hardware):
     drawn = path.with_suffix(".svg")
     if not drawn.exists():
         return None
-    caption = f"**{hardware}**: how many times as fast, on a logarithmic axis."
+    caption = f"**{hardware}**: speed-up over the row that the table names, on a logarithmic axis."
     alt = "Horizontal bars of the table's speed-ups."
     svg, width = embedded(drawn, slug("speed", path.stem), alt)
     found = {"id": slug("figure speed", path.stem), "svg": svg, "width": width, "photograph": None, "links": []}

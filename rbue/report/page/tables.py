@@ -115,7 +115,7 @@ def positions(suite):
         table(
             found.columns,
             found.cells,
-            f"Table 6: where the random rectifiers stand, protocol `{protocol}`",
+            f"Table 6: position of the random rectifiers, protocol `{protocol}`",
             slug("table position", protocol),
             links=table_links(suite, protocol, "position"),
             tags={"protocol": protocol},

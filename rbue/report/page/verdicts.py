@@ -48,10 +48,10 @@ def choices(suite):
 
 def section(suite):
     counted = [{"what": what, "count": count} for what, count in claims.text.counts(suite.ledger)]
-    columns = [words("what", "Verdicts on"), words("count", "Count")]
+    columns = [words("what", "Judged on"), words("count", "Verdicts")]
     return {
         "cards": [placed(card) for card in cards(suite.ledger)],
-        "counts": table(columns, counted, "Verdicts, counted", "claims-counts", wide=True),
+        "counts": table(columns, counted, "Number of claims per verdict", "claims-counts", wide=True),
         "warnings": list(claims.text.short_training(suite.ledger)),
         "reading": reading(),
         "kinds": KINDS,
