@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import DIGITS, TYPES, analysed, corrupted, layer, read_records, result, sampled, write
+from made_up import DIGITS, TYPES, analysed, corrupted, layer, read, read_records, result, sampled, write
 
 from rbue.evaluation import analysis
 from rbue.report import records, rows
+from rbue.report.claims.numbers import our_frames
 from rbue.report.figures import (
     activations,
     behaviours,
@@ -41,7 +42,7 @@ def only(results):
 
 
 def numbers_of(results, row, severity, metric):
-    frame = corruptions.five_numbers(corruptions.seed_means(corruptions.load(only(results))))
+    frame = corruptions.five_numbers(corruptions.load(only(results)))
     return frame[(frame.row == row) & (frame.severity == severity) & (frame.metric == metric)].iloc[0]
 
 
@@ -59,15 +60,26 @@ def test_severity_zero_is_the_clean_test_set():
     assert box["min"] == box["median"] == box["max"] == pytest.approx(0.04)
 
 
-def test_seeds_are_averaged_before_types_are_summarised():
+def test_a_box_is_the_mean_over_the_boxes_of_the_seeds():
     both = [corrupted("SVI", seed=seed, accuracy=accuracy) for seed, accuracy in enumerate((0.9, 0.8))]
     box = numbers_of(both, "SVI", 1, "accuracy")
     assert box["median"] == pytest.approx(85 - 3) and box.n == 2
 
 
+def test_the_figures_median_over_corruptions_is_that_of_the_claims():
+    """Two seeds whose types are in another order: the median of the means differs from the mean of the medians."""
+    rng, types = np.random.default_rng(0), [f"type{k}" for k in range(19)]
+    runs = [corrupted("Single", types=types, seed=seed) for seed in (0, 1)]
+    for level in (level for run in runs for levels in run["corruptions"]["types"].values() for level in levels):
+        level["ece"] = rng.random()
+    cells = our_frames(read(runs))["fast"].set_index("metric").value
+    for severity in range(1, 6):
+        assert numbers_of(runs, "Single", severity, "ece")["median"] == pytest.approx(cells[f"ece@{severity}"])
+
+
 def test_every_method_is_summarised_over_the_types_that_all_have():
     mixed = [corrupted("Single"), corrupted("SVI", types=TYPES[:3])]
-    frame = corruptions.five_numbers(corruptions.seed_means(corruptions.load(only(mixed))))
+    frame = corruptions.five_numbers(corruptions.load(only(mixed)))
     assert set(frame.types[frame.severity > 0]) == {3}
 
 
@@ -120,7 +132,7 @@ def test_the_same_images_asked_for_in_two_ways_are_one_seed():
 def test_titles_say_the_source_and_the_numbers_of_types_seeds_and_samples():
     network = only([corrupted("Single"), corrupted("SVI", seed=1, samples=20), corrupted("SVI", seed=2)])
     frame = corruptions.load(network)
-    numbers = corruptions.five_numbers(corruptions.seed_means(frame))
+    numbers = corruptions.five_numbers(frame)
     title = corruptions.caption(network, "generated", frame, numbers)
     what = "5 of 19 types, generated, 1 to 2 seeds, 20 to 100 samples"
     assert title == f"CIFAR-10-C, ResNet-18, protocol fast\n{what}"
