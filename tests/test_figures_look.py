@@ -1,5 +1,6 @@
 """How figures look: one text size, one ink, a look per row; and the headline figure."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from rbue.report.figures import (
     style,
     variance,
 )
+from rbue.report.figures.svg import svg
 from rbue.report.rows import LABELS, ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,6 +98,18 @@ def test_every_row_has_its_own_look_and_every_q_its_own_marker():
     assert len({look["color"] for look in looks}) == len(ROWS)
     q = [look["marker"] for look, (_, settings) in zip(looks, ROWS, strict=True) if settings["method"] == "dropreLU"]
     assert len(set(q)) == 4
+
+
+def test_a_long_name_stays_inside_the_figure_and_whole_on_the_page():
+    figure, axis = style.canvas(style.NARROW, 3)
+    names = [f"{'a' * 150}(s={s})" for s in (1, 2)]
+    lines = [axis.plot([0, 1], label=name)[0] for name in names]
+    style.legend_below(figure, lines, names, 4)
+    legend = figure.legends[0]
+    assert legend.get_window_extent().width <= figure.bbox.width
+    assert len({text.get_text() for text in legend.texts}) == 2  # its end tells the two apart
+    assert set(re.findall('data-key="([^"]*)"', svg(figure))) == set(names)
+    assert max(map(len, style.narrow(names[0]).splitlines())) <= 24
 
 
 def test_shades_of_one_method_darken_with_its_hyperparameter():

@@ -395,6 +395,16 @@ def test_the_page_never_scrolls_sideways(browser, width):
     assert browser.ask("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_names_of_a_user_do_not_make_it_scroll_sideways(browser, page, tmp_path, width):
+    long = page.read_text(encoding="utf-8").replace("digits", "d" * 150).replace("SVI", "s" * 150)
+    (tmp_path / "long.html").write_text(long, encoding="utf-8")
+    browser.resize(width)
+    browser.open(tmp_path / "long.html")
+    browser.ask("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+
+
 def test_a_phone_shows_the_whole_navigation_and_no_heading_behind_it(browser, page):
     browser.resize(390)
     browser.open(page)
