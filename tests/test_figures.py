@@ -415,6 +415,14 @@ def test_a_method_of_ones_own_is_drawn_whatever_its_hyperparameters_are_called(o
     assert [text.get_text() for text in legend.texts] == ["Single", *labels]
 
 
+def test_the_framework_names_classes_with_spaces_and_leaves_out_the_middle_of_long_names():
+    run = framework.load(only([analysed("SVI")]))
+    run["example"] = replace(run.example, label="lawn_mower", classes=["lawn_mower", "a" * 80, "frog"])
+    titles = [axis.get_title() for axis in framework.diagram(run, "").axes]
+    assert "Test image 7:\nlawn mower" in titles and "Mean of all passes:\nlawn mower, 50%" in titles
+    assert framework.readable("a" * 80) == f"{'a' * 12}…{'a' * 11}"
+
+
 def test_the_framework_counts_the_passes_it_shows(monkeypatch, tmp_path):
     titles = []
     monkeypatch.setattr(framework, "head", lambda figure, title: titles.append(title))
