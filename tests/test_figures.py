@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from made_up import DIGITS, TYPES, analysed, corrupted, layer, read, read_records, result, sampled, write
 
+from rbue import methods
 from rbue.evaluation import analysis
 from rbue.report import records, rows
 from rbue.report.claims.numbers import our_frames
@@ -146,6 +147,15 @@ def test_the_title_counts_the_samples_of_what_is_drawn_alone(tmp_path, monkeypat
     runs = [corrupted("Single"), corrupted("MC-DropReLU(0.8)"), corrupted("MC-DropReLU(0.95)", samples=20)]
     corruptions.draw(only(runs), PAPER, tmp_path)
     assert titles[0].endswith("1 seed, 20 samples")
+
+
+def test_members_of_a_users_own_ensemble_are_no_samples(monkeypatch):
+    """A method says that it ignores `samples`: its passes are its members."""
+    network = only([corrupted("Deep Ensemble(4)"), corrupted("SVI", samples=20)])
+    monkeypatch.setitem(methods.METHODS, "own_ensemble", methods.METHODS["deep_ensemble"])
+    frame = corruptions.load(network).replace({"method": {"deep_ensemble": "own_ensemble"}})
+    title = corruptions.caption(network, "generated", frame, corruptions.five_numbers(frame))
+    assert title.endswith("1 seed, 20 samples")
 
 
 def without_optional_scores(content):

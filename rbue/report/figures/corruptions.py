@@ -7,6 +7,7 @@ from itertools import chain
 
 import pandas as pd
 
+from rbue.methods import draws_samples
 from rbue.report.columns import METHOD, Grid, decimals, number
 from rbue.report.figures.frames import count_text, methods_of, nearest
 from rbue.report.figures.style import (
@@ -120,7 +121,7 @@ def averages(cells):
 def caption(network, source, frame, numbers):
     types = numbers.types.max()
     which = f"{types} {source} types" if types == ALL_TYPES else f"{types} of {ALL_TYPES} types, {source}"
-    drawn = frame[~frame.method.isin(["single", "deep_ensemble"])].passes.dropna()
+    drawn = frame[frame.method.map(draws_samples).astype(bool)].passes.dropna()
     samples = f", {count_text(drawn.astype(int), 'sample')}" if len(drawn) else ""
     return f"{network.title('-C')}\n{which}, {count_text(numbers.n)}{samples}"
 
