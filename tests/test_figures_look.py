@@ -204,6 +204,17 @@ def test_the_headline_draws_what_there_is():
     assert headline.draw(read_records([corrupted("Single")]), PAPER, "nowhere") == []
 
 
+def test_a_marker_of_the_headline_stands_for_a_network_in_all_panels(drawn):
+    *left, cost = drawn["headline"].axes
+    marker = headline.place_look(("cifar10", "resnet18"))["marker"]
+    curves = [line for line in cost.lines if line.get_marker() not in ("+", "x")]
+    assert len(curves) == 6 and {line.get_marker() for line in curves} == {marker}
+    networks = [line.get_marker() for axis in left for line in axis.lines if line.get_marker() not in ("None", "")]
+    assert len(networks) == 20 and set(networks) == {marker}
+    colours = {bars.get_label(): bars.lines[0].get_color() for bars in left[0].containers}
+    assert all(line.get_color() == colours[line.get_label()] for line in curves)
+
+
 def test_without_costs_the_headline_still_compares():
     records = read_records([result("Single", where=MATCHED)])
     assert headline.best_measured(records) is None

@@ -83,8 +83,8 @@ HEADLINE = (
     "**Printed against ours**: the difference of accuracy and of ECE from the printed number, one point for each cell, "
     "with its 95 % interval. Beside it, ECE against test time, in milliseconds per image.",
     "Points around a line at zero, which is the printed number, for accuracy and for ECE; and curves of ECE over "
-    "test time, one for each method. Hollow points are one pass with the noise switched off, or Single after "
-    "temperature scaling.",
+    "test time, one for each method. Colours stand for rows and markers for networks in both. Crosses are one pass "
+    "with the noise switched off, a plus is Single after temperature scaling.",
 )
 NETWORK = {
     "framework": (
