@@ -16,6 +16,7 @@ from conftest import ROOT
 
 from hydra_plugins import rbue_launcher
 from rbue import data, training
+from rbue.errors import UserError
 from rbue.report.records import records
 from rbue.report.rows import LABELS, ROWS, match_row
 from rbue.runs import locks, results, sweeps
@@ -51,6 +52,12 @@ def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
     wanted = [settings for label, settings in ROWS if label not in not_drawn]
     assert len(corrupted) == len(wanted) == 6
     assert all(any(s.items() <= run.identity.items() for run in corrupted) for s in wanted)
+
+
+def test_a_sweep_over_folders_of_data_that_would_write_one_result_is_refused():
+    with pytest.raises(UserError, match="data_dir=a and data_dir=b would write the same results/runs/digits/small/sin"):
+        runs("dataset=digits arch=small protocol=demo method=single data_dir=a,b")
+    assert len(runs("dataset=digits arch=small protocol=demo data_dir=a,b results_dir=${data_dir}/runs")) == 2
 
 
 @pytest.mark.parametrize(

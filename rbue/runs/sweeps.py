@@ -31,7 +31,12 @@ def jobs(words, loader, compose):
     parser = OverridesParser.create(config_loader=loader)
     found = {}
     for overrides, run in compose_runs(jobs_by_seed(words, parser, compose), compose):
-        found.setdefault(results.folder(run), (overrides, run))
+        first = found.setdefault(results.folder(run), (overrides, run))[1]
+        if first.data_dir != run.data_dir:
+            raise UserError(
+                f"data_dir={first.data_dir} and data_dir={run.data_dir} would write the same {results.folder(run)}: "
+                "start one sweep for each, with its own results_dir and weights_dir"
+            )
     return list(found.values())
 
 
