@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from made_up import analysed, corrupted, read_records, result, whole_suite, write
 from matplotlib.colors import to_hex
@@ -148,6 +149,23 @@ def test_proposed_rows_share_a_panel_with_single_and_deep_ensemble_for_compariso
     others, proposed = reliability.split(curve).values()
     assert others == LABELS[:5] and proposed == ["Single", "Deep Ensemble(4)", *LABELS[5:]]
     assert list(reliability.split(curve[curve.row == "SVI"]).values()) == [["SVI"]]
+
+
+def test_the_lowest_panel_of_each_column_has_a_label(drawn):
+    """Ten diagrams in two lines of five, and three in a line of two and one below."""
+    labels = [axis.get_xlabel() for axis in drawn["reliability"].axes]
+    assert labels == [""] * 5 + ["Confidence"] * 5
+    axes = style.panel_grid(3, 2, 3, 2, 1)[1]
+    style.label_below(axes, 3, "x")
+    assert [axis.get_xlabel() for axis in axes.flat] == ["", "x", "x", ""]
+
+
+def test_the_posterior_counts_whole_layers_and_names_a_start_only_if_one_is_known(drawn):
+    named = [text.get_text() for text in drawn["posterior"].legends[0].texts]
+    left = drawn["posterior"].axes[0]
+    assert "at the start" in named and all(tick == int(tick) for tick in left.get_xticks())
+    unknown = pd.DataFrame({"ours_start": [float("nan")]})
+    assert "at the start" not in posterior.legend_parts(unknown)[1]
 
 
 def test_many_layers_are_dots_in_a_wide_panel():

@@ -87,6 +87,7 @@ def show_mean(axis, example, colour):
     rotation = 90 if max(map(len, names)) > 2 else 0
     axis.set_xticks(range(len(likeliest(example))), [names[k] for k in likeliest(example)], rotation=rotation)
     axis.set_title(f"Mean of all passes:\n{names[most]}, {example.mean[most]:.0%}")
+    axis.set_ylabel("Probability", loc="top")  # arrows end below it
 
 
 def show_entropy(axis, example):

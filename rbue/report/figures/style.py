@@ -120,9 +120,17 @@ def panel_grid(count, most, width, height, margin, **more):
     columns = -(-count // lines)
     size = max(width * columns, NARROW), height * lines + margin
     figure, axes = canvas(*size, nrows=lines, ncols=columns, squeeze=False, **more)
+    figure.get_layout_engine().set(h_pad=0.08)  # inches: room between a panel's numbers and the next title
     for axis in axes.flat[count:]:
         axis.set_axis_off()
     return figure, axes
+
+
+def label_below(axes, count, text):
+    """Label the lowest panel of each column of a grid, of which the last line may be incomplete."""
+    for axis in axes.flat[max(0, count - axes.shape[1]) : count]:
+        axis.set_xlabel(text)
+        axis.tick_params(labelbottom=True)
 
 
 def save(figure, path, photographs=False, readme=False):
