@@ -33,7 +33,7 @@ class PackedLauncher(BasicLauncher):
         return [returned[number] for number in sorted(returned)]
 
     def run_one(self, number, overrides, one, failed):
-        reasons = [failed[part.training_name] for part in one.run.trainings if part.training_name in failed]
+        reasons = [failed[key] for key in map(results.training_key, one.run.trainings) if key in failed]
         if reasons and sweeps.cell(one.run).state not in ("running", "done"):  # then another process has it
             returned = fail_job(one.run, reasons[0])
         else:
@@ -68,7 +68,7 @@ def ready_jobs(waiting, failed):
     """Yield the numbers of the jobs whose networks are trained or have failed, and that no other process runs."""
     for number, (_, one) in list(waiting.items()):
         trained = all(map(results.has_weights, one.trainings))
-        known = trained or (failed and any(part.training_name in failed for part in one.trainings.values()))
+        known = trained or (failed and any(results.training_key(part) in failed for part in one.trainings.values()))
         if known and not locks.holder(results.folder(one.run)):
             yield number
 

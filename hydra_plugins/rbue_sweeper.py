@@ -18,7 +18,7 @@ class UnionSweeper(BasicSweeper):
     """A sweeper over several grids: `sweep=name` stands for those of conf/sweep/name.yaml. Hydra's own sweeper takes
     one grid only."""
 
-    def __init__(self, grids, clean):
+    def __init__(self, grids, clean, also):
         super().__init__(max_batch_size=None)
 
     def sweep(self, arguments):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT
+from matplotlib.text import Text
 
 from rbue import methods, surgery
 from rbue.benchmark import measure, parts, processes
@@ -15,7 +16,9 @@ from rbue.benchmark.baselines import Plain, Textbook
 from rbue.benchmark.measure import make_run
 from rbue.errors import UserError
 from rbue.layers import RReLU
+from rbue.report import benchmark
 from rbue.report.benchmark import draw, merged, store, table
+from rbue.report.figures.style import TEXT, save
 from rbue.runs import devices
 
 MEASURED = sorted((ROOT / "results" / "benchmarks").glob("*.json"))
@@ -55,6 +58,21 @@ def test_the_table_shows_ratios_and_leaves_what_was_not_measured_open():
 def test_the_figure_is_drawn(tmp_path):
     draw(CONTENT, tmp_path / "figure")
     assert "5.00×" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
+
+
+def test_the_figure_has_one_text_size_whole_labels_and_the_ratio_at_each_bar(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(benchmark, "save", lambda figure, path: drawn.append(figure) or save(figure, path))
+    long = CONTENT["rows"][1] | {
+        "name": "ours, with ReLU in place of noise before the classifier",
+        "ratio": 0.5,
+    }
+    draw(CONTENT | {"rows": [*CONTENT["rows"], long]}, tmp_path / "figure")
+    shown = [text for text in drawn[0].findobj(Text) if text.get_text().strip() and text.get_visible()]
+    assert {text.get_fontsize() for text in shown} == {TEXT}
+    assert min(text.get_window_extent().x0 for text in shown) >= 0
+    text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    assert "times as fast 5<" in text and "times as fast 0.5<" in text
 
 
 def test_without_a_ratio_there_is_a_table_and_no_figure(tmp_path):

@@ -409,6 +409,22 @@ def test_arrays_of_the_user_go_before_decoded_ones(tiny):
     assert torch.equal(own.train_images, first.train_images.roll(1, 0))
 
 
+def test_arrays_that_an_older_version_decoded_beside_the_official_files_are_checked_by_their_sums(tiny, monkeypatch):
+    first = load("tinyimagenet", tiny.parents[1])
+    for path in (tiny.parent / "decoded").iterdir():
+        path.rename(tiny.parent / path.name)
+    (tiny.parent / "decoded").rmdir()
+    monkeypatch.setattr(files, "decode", lambda *_, **__: pytest.fail("decoded twice"))
+    assert torch.equal(load("tinyimagenet", tiny.parents[1]).train_images, first.train_images)
+    path = tiny.parent / "test_images.npy"
+    np.save(path, 255 - np.load(path))
+    told = f"{path} has changed since it was decoded: delete {tiny.parent / '*.npy'} and run again to decode it afresh"
+    own = f"if these arrays are your own, delete {tiny.parent / files.SUMS} instead"
+    assert refusal("tinyimagenet", tiny.parents[1]) == f"{told}; {own}"
+    (tiny.parent / files.SUMS).unlink()
+    assert torch.equal(load("tinyimagenet", tiny.parents[1]).test_images, 255 - first.test_images)
+
+
 @pytest.mark.parametrize("name", sources.NAMES)
 def test_a_cache_that_has_changed_is_refused(tiny, name):
     first = load("tinyimagenet", tiny.parents[1])

@@ -347,7 +347,7 @@ def test_a_job_of_another_process_is_not_failed_by_this_ones_training(digits_run
     launcher = rbue_launcher.PackedLauncher.__new__(rbue_launcher.PackedLauncher)
     launcher.waiting, launcher.total, launcher.ended = {}, 1, []
     monkeypatch.setattr(rbue_launcher.BasicLauncher, "launch", lambda self, jobs, first: ["waited for"])
-    failed, one = {run.training_name: failure(ValueError("no"))}, sweeps.Cell(run, "missing")
+    failed, one = {results.training_key(run): failure(ValueError("no"))}, sweeps.Cell(run, "missing")
     lock = locks.try_lock(results.folder(run))
     assert launcher.run_one(0, [], one, failed) == "waited for"
     assert not (results.folder(run) / "failed.json").exists()
@@ -369,3 +369,21 @@ def test_a_training_that_cannot_be_locked_stops_no_other(digits_run, monkeypatch
     *_, failed = packs.train_missing(runs, None, torch.device("cpu"), {})
     assert trained == {0, 2} and list(failed) == [runs[1].training_name]
     assert "Read-only file system" in str(failed[runs[1].training_name])
+
+
+def test_a_folder_without_data_fails_no_training_on_another_folder(digits_run, digits, monkeypatch, tmp_path):
+    runs = [digits_run(f"data_dir={tmp_path}/{name}", f"weights_dir={tmp_path}/{name}") for name in ("empty", "full")]
+
+    def load_for(run):
+        if run.data_dir.endswith("empty"):
+            raise UserError("no images")
+        return digits
+
+    trained = []
+    monkeypatch.setattr(packs.datasets, "load_for", load_for)
+    monkeypatch.setattr(packs, "is_trained", trained.__contains__)
+    monkeypatch.setattr(packs, "fit", lambda pack, data, device: trained.extend(pack) or {})
+    *_, failed = packs.train_in_packs(runs)
+    assert trained == runs[1:] and list(failed) == [results.training_key(runs[0])]
+    waiting = dict(enumerate(([], sweeps.Cell(run, "missing")) for run in runs))
+    assert list(rbue_launcher.ready_jobs(waiting, failed)) == [0]

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import DIGITS, TYPES, analysed, corrupted, layer, read_records, result, sampled, write
+from made_up import DIGITS, TYPES, analysed, corrupted, layer, read, read_records, result, sampled, write
 
+from rbue import methods
 from rbue.evaluation import analysis
 from rbue.report import records, rows
+from rbue.report.claims.numbers import our_frames
 from rbue.report.figures import (
     activations,
     behaviours,
@@ -41,7 +43,7 @@ def only(results):
 
 
 def numbers_of(results, row, severity, metric):
-    frame = corruptions.five_numbers(corruptions.seed_means(corruptions.load(only(results))))
+    frame = corruptions.five_numbers(corruptions.load(only(results)))
     return frame[(frame.row == row) & (frame.severity == severity) & (frame.metric == metric)].iloc[0]
 
 
@@ -59,15 +61,26 @@ def test_severity_zero_is_the_clean_test_set():
     assert box["min"] == box["median"] == box["max"] == pytest.approx(0.04)
 
 
-def test_seeds_are_averaged_before_types_are_summarised():
+def test_a_box_is_the_mean_over_the_boxes_of_the_seeds():
     both = [corrupted("SVI", seed=seed, accuracy=accuracy) for seed, accuracy in enumerate((0.9, 0.8))]
     box = numbers_of(both, "SVI", 1, "accuracy")
     assert box["median"] == pytest.approx(85 - 3) and box.n == 2
 
 
+def test_the_figures_median_over_corruptions_is_that_of_the_claims():
+    """Two seeds whose types are in another order: the median of the means differs from the mean of the medians."""
+    rng, types = np.random.default_rng(0), [f"type{k}" for k in range(19)]
+    runs = [corrupted("Single", types=types, seed=seed) for seed in (0, 1)]
+    for level in (level for run in runs for levels in run["corruptions"]["types"].values() for level in levels):
+        level["ece"] = rng.random()
+    cells = our_frames(read(runs))["fast"].set_index("metric").value
+    for severity in range(1, 6):
+        assert numbers_of(runs, "Single", severity, "ece")["median"] == pytest.approx(cells[f"ece@{severity}"])
+
+
 def test_every_method_is_summarised_over_the_types_that_all_have():
     mixed = [corrupted("Single"), corrupted("SVI", types=TYPES[:3])]
-    frame = corruptions.five_numbers(corruptions.seed_means(corruptions.load(only(mixed))))
+    frame = corruptions.five_numbers(corruptions.load(only(mixed)))
     assert set(frame.types[frame.severity > 0]) == {3}
 
 
@@ -120,7 +133,7 @@ def test_the_same_images_asked_for_in_two_ways_are_one_seed():
 def test_titles_say_the_source_and_the_numbers_of_types_seeds_and_samples():
     network = only([corrupted("Single"), corrupted("SVI", seed=1, samples=20), corrupted("SVI", seed=2)])
     frame = corruptions.load(network)
-    numbers = corruptions.five_numbers(corruptions.seed_means(frame))
+    numbers = corruptions.five_numbers(frame)
     title = corruptions.caption(network, "generated", frame, numbers)
     what = "5 of 19 types, generated, 1 to 2 seeds, 20 to 100 samples"
     assert title == f"CIFAR-10-C, ResNet-18, protocol fast\n{what}"
@@ -134,6 +147,15 @@ def test_the_title_counts_the_samples_of_what_is_drawn_alone(tmp_path, monkeypat
     runs = [corrupted("Single"), corrupted("MC-DropReLU(0.8)"), corrupted("MC-DropReLU(0.95)", samples=20)]
     corruptions.draw(only(runs), PAPER, tmp_path)
     assert titles[0].endswith("1 seed, 20 samples")
+
+
+def test_members_of_a_users_own_ensemble_are_no_samples(monkeypatch):
+    """A method says that it ignores `samples`: its passes are its members."""
+    network = only([corrupted("Deep Ensemble(4)"), corrupted("SVI", samples=20)])
+    monkeypatch.setitem(methods.METHODS, "own_ensemble", methods.METHODS["deep_ensemble"])
+    frame = corruptions.load(network).replace({"method": {"deep_ensemble": "own_ensemble"}})
+    title = corruptions.caption(network, "generated", frame, corruptions.five_numbers(frame))
+    assert title.endswith("1 seed, 20 samples")
 
 
 def without_optional_scores(content):
@@ -401,6 +423,14 @@ def test_a_method_of_ones_own_is_drawn_whatever_its_hyperparameters_are_called(o
     assert points[["p", "q"]].isna().all(axis=None)  # they are MC-Dropout's p and MC-DropReLU's q
     (legend,) = behaviours.scatter(points, "title").legends
     assert [text.get_text() for text in legend.texts] == ["Single", *labels]
+
+
+def test_the_framework_names_classes_with_spaces_and_leaves_out_the_middle_of_long_names():
+    run = framework.load(only([analysed("SVI")]))
+    run["example"] = replace(run.example, label="lawn_mower", classes=["lawn_mower", "a" * 80, "frog"])
+    titles = [axis.get_title() for axis in framework.diagram(run, "").axes]
+    assert "Test image 7:\nlawn mower" in titles and "Mean of all passes:\nlawn mower, 50%" in titles
+    assert framework.readable("a" * 80) == f"{'a' * 12}…{'a' * 11}"
 
 
 def test_the_framework_counts_the_passes_it_shows(monkeypatch, tmp_path):

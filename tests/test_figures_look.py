@@ -1,9 +1,11 @@
 """How figures look: one text size, one ink, a look per row; and the headline figure."""
 
+import re
 import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from made_up import analysed, corrupted, read_records, result, whole_suite, write
 from matplotlib.colors import to_hex
@@ -25,6 +27,7 @@ from rbue.report.figures import (
     style,
     variance,
 )
+from rbue.report.figures.svg import svg
 from rbue.report.rows import LABELS, ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,6 +101,18 @@ def test_every_row_has_its_own_look_and_every_q_its_own_marker():
     assert len(set(q)) == 4
 
 
+def test_a_long_name_stays_inside_the_figure_and_whole_on_the_page():
+    figure, axis = style.canvas(style.NARROW, 3)
+    names = [f"{'a' * 150}(s={s})" for s in (1, 2)]
+    lines = [axis.plot([0, 1], label=name)[0] for name in names]
+    style.legend_below(figure, lines, names, 4)
+    legend = figure.legends[0]
+    assert legend.get_window_extent().width <= figure.bbox.width
+    assert len({text.get_text() for text in legend.texts}) == 2  # its end tells the two apart
+    assert set(re.findall('data-key="([^"]*)"', svg(figure))) == set(names)
+    assert max(map(len, style.narrow(names[0]).splitlines())) <= 24
+
+
 def test_shades_of_one_method_darken_with_its_hyperparameter():
     for method in ("mc_dropout", "dropreLU"):
         rows = [label for label, settings in ROWS if settings["method"] == method]
@@ -134,6 +149,23 @@ def test_proposed_rows_share_a_panel_with_single_and_deep_ensemble_for_compariso
     others, proposed = reliability.split(curve).values()
     assert others == LABELS[:5] and proposed == ["Single", "Deep Ensemble(4)", *LABELS[5:]]
     assert list(reliability.split(curve[curve.row == "SVI"]).values()) == [["SVI"]]
+
+
+def test_the_lowest_panel_of_each_column_has_a_label(drawn):
+    """Ten diagrams in two lines of five, and three in a line of two and one below."""
+    labels = [axis.get_xlabel() for axis in drawn["reliability"].axes]
+    assert labels == [""] * 5 + ["Confidence"] * 5
+    axes = style.panel_grid(3, 2, 3, 2, 1)[1]
+    style.label_below(axes, 3, "x")
+    assert [axis.get_xlabel() for axis in axes.flat] == ["", "x", "x", ""]
+
+
+def test_the_posterior_counts_whole_layers_and_names_a_start_only_if_one_is_known(drawn):
+    named = [text.get_text() for text in drawn["posterior"].legends[0].texts]
+    left = drawn["posterior"].axes[0]
+    assert "at the start" in named and all(tick == int(tick) for tick in left.get_xticks())
+    unknown = pd.DataFrame({"ours_start": [float("nan")]})
+    assert "at the start" not in posterior.legend_parts(unknown)[1]
 
 
 def test_many_layers_are_dots_in_a_wide_panel():
@@ -188,6 +220,17 @@ def test_the_headline_draws_what_there_is():
     figure = headline.picture(headline.compared(digits, PAPER), network, headline.costs(network))
     assert len(figure.axes) == 1 and "digits" in figure.get_suptitle() and "NVIDIA H200" in figure.get_suptitle()
     assert headline.draw(read_records([corrupted("Single")]), PAPER, "nowhere") == []
+
+
+def test_a_marker_of_the_headline_stands_for_a_network_in_all_panels(drawn):
+    *left, cost = drawn["headline"].axes
+    marker = headline.place_look(("cifar10", "resnet18"))["marker"]
+    curves = [line for line in cost.lines if line.get_marker() not in ("+", "x")]
+    assert len(curves) == 6 and {line.get_marker() for line in curves} == {marker}
+    networks = [line.get_marker() for axis in left for line in axis.lines if line.get_marker() not in ("None", "")]
+    assert len(networks) == 20 and set(networks) == {marker}
+    colours = {bars.get_label(): bars.lines[0].get_color() for bars in left[0].containers}
+    assert all(line.get_color() == colours[line.get_label()] for line in curves)
 
 
 def test_without_costs_the_headline_still_compares():

@@ -6,6 +6,7 @@ import sys
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import chromium
 import pytest
@@ -17,7 +18,7 @@ from rbue.report import cells, claims, verdict
 from rbue.report import page as pages
 from rbue.report.columns import METHOD, decimals, duration, memory, number, seeded, words
 from rbue.report.figures import draw, draw_general, grids, left_out, networks
-from rbue.report.page import pictures
+from rbue.report.page import pictures, tables
 from rbue.report.page.markup import inline, table, without_tex
 from rbue.report.rows import LABELS
 from rbue.report.text import announced
@@ -285,6 +286,14 @@ def test_what_is_missing_has_no_value_to_sort_by():
     assert '<td class="ours missing">–</td>' in rendered(columns, [{"row": "a", "ours": None}])
 
 
+def test_a_dataset_with_rows_of_a_users_own_method_alone_has_a_table(tmp_path):
+    runs = read_records([result("MC-RReLU", where=DIGITS)])
+    runs["row"] = "own(s=1)"
+    suite = SimpleNamespace(tables=cells.build(runs, PAPER), best=lambda *_: "demo", compared={}, folder=tmp_path)
+    (digits,) = tables.by_dataset(suite)
+    assert [row["name"] for row in digits["networks"][0]["main"]["rows"]][-1] == "own(s=1)"
+
+
 # --- in a browser -----------------------------------------------------------------------------------------------------
 
 
@@ -391,6 +400,16 @@ def test_claims_are_filtered_by_their_verdict(browser):
 def test_the_page_never_scrolls_sideways(browser, width):
     browser.resize(width)
     assert browser.ask("document.documentElement.scrollWidth") <= width
+    browser.ask("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_names_of_a_user_do_not_make_it_scroll_sideways(browser, page, tmp_path, width):
+    long = page.read_text(encoding="utf-8").replace("digits", "d" * 150).replace("SVI", "s" * 150)
+    (tmp_path / "long.html").write_text(long, encoding="utf-8")
+    browser.resize(width)
+    browser.open(tmp_path / "long.html")
     browser.ask("document.querySelectorAll('details').forEach(d => { d.open = true })")
     assert browser.ask("document.documentElement.scrollWidth") <= width
 

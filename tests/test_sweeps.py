@@ -16,6 +16,8 @@ from conftest import ROOT
 
 from hydra_plugins import rbue_launcher
 from rbue import data, training
+from rbue.errors import UserError
+from rbue.report.figures import corruptions
 from rbue.report.records import records
 from rbue.report.rows import LABELS, ROWS, match_row
 from rbue.runs import locks, results, sweeps
@@ -51,6 +53,19 @@ def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
     wanted = [settings for label, settings in ROWS if label not in not_drawn]
     assert len(corrupted) == len(wanted) == 6
     assert all(any(s.items() <= run.identity.items() for run in corrupted) for s in wanted)
+
+
+def test_rows_on_corrupted_tinyimagenet_hold_the_q_of_figures_7_and_8():
+    shown = runs("sweep=rows dataset=tinyimagenet_c arch=densenet121")
+    drawn = corruptions.SIX | {"dropreLU": corruptions.Q["tinyimagenet"]}
+    assert {run.method for run in shown} == drawn.keys()
+    assert [run.q for run in shown if run.method == "dropreLU"] == [0.95, drawn["dropreLU"]]
+
+
+def test_a_sweep_over_folders_of_data_that_would_write_one_result_is_refused():
+    with pytest.raises(UserError, match="data_dir=a and data_dir=b would write the same results/runs/digits/small/sin"):
+        runs("dataset=digits arch=small protocol=demo method=single data_dir=a,b")
+    assert len(runs("dataset=digits arch=small protocol=demo data_dir=a,b results_dir=${data_dir}/runs")) == 2
 
 
 @pytest.mark.parametrize(
@@ -187,7 +202,13 @@ def test_a_failed_run_is_begun_too(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "group", [("tinyimagenet", "densenet121", "paper"), ("cifar10_c", "vgg13", "matched"), ("digits", "small", "demo")]
+    "group",
+    [
+        ("tinyimagenet", "densenet121", "paper"),
+        ("cifar10_c", "vgg13", "matched"),
+        ("tinyimagenet_c", "vgg13", "paper"),
+        ("digits", "small", "demo"),
+    ],
 )
 def test_the_short_way_to_a_tables_runs_is_the_one_of_a_sweep(group):
     line = "sweep=rows results_dir=there dataset={} arch={} protocol={}".format(*group)

@@ -153,6 +153,15 @@ def test_mean_std_and_n_over_seeds():
     assert md_row(runs, "Single")[:3] == ["95.01", "95.00 ± 1.00 (3)", "-0.01"]
 
 
+def test_a_row_whose_networks_were_trained_in_two_precisions_says_so():
+    both = [result("Single", accuracy, precision=p) for accuracy, p in ((0.94, "bf16"), (0.96, "fp32"))]
+    other = result("SVI", precision="bf16")
+    told = "Networks trained in bf16 and fp32 are averaged, also within a seed"
+    assert cell(both, "Single").n == 1 and f"- {told}.\n" in markdown(table(both))
+    assert f"- {told}: ResNet-18 Single.\n" in markdown(table([*both, other]))
+    assert "averaged, also" not in markdown(table([both[0], other]))
+
+
 def test_one_seed_prints_no_spread_and_says_so():
     row = md_row([result("SVI", accuracy=0.9442, ece=0.036)], "SVI")
     times = ["1.9 h", "3 min 20 s", "34×", "1.12×", "–"]

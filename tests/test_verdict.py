@@ -156,6 +156,42 @@ def test_a_divergence_of_zero_is_no_base_of_a_ratio():
     assert answers(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[6] == UNKNOWN
 
 
+RANKED = ("Which method has the lowest NLL?", "Which method detects out-of-distribution images best?")
+
+
+def scored(nll, auroc=None):
+    """Results of the rows of Tables 1-3 on one network, with these scores and otherwise 1.0 and 0.5."""
+    found = [made_up.analysed(row) for row in LABELS]
+    for row, each in zip(LABELS, found, strict=True):
+        each["metrics"]["nll"] = nll.get(row, 1.0)
+        each["ood"] = each["ood"] | {"auroc": auroc.get(row, 0.5)} if auroc else None
+    return verdict.scores(made_up.read_records(found))
+
+
+def test_the_best_row_in_nll_and_ood_detection_is_named_with_its_lead():
+    nll, auroc = {"SVI": 0.25, "MC-RReLU": 0.5, verdict.ENSEMBLE: 0.75}, {"MC-DropReLU(0.9)": 0.875}
+    last = verdict.findings(replace(measured(), scores=scored(nll, auroc)))[-2:]
+    assert [(finding.claim, finding.answer) for finding in last] == list(
+        zip(RANKED, ("SVI", "MC-DropReLU(0.9)"), strict=True)
+    )
+    assert last[0].sentence == (
+        "Over CIFAR-10 with ResNet-18 alone, its mean NLL is 0.250 (−0.750 against Single, −0.500 against Deep "
+        "Ensemble(4)); it is the best in 1 of 1 (n = 1). The best proposed row, MC-RReLU, has 0.500 (−0.500 against "
+        "Single, −0.250 against Deep Ensemble(4))"
+    )
+    assert "0.875 (+0.375 against Single, +0.375 against Deep" in last[1].sentence
+    assert "best proposed row" not in last[1].sentence  # it is the best of all
+    assert "best? MC-DropReLU(0.9).** Over" in verdict.markdown(last)
+
+
+def test_a_score_that_a_row_lacks_has_no_line_in_the_verdict():
+    only_nll = verdict.findings(replace(measured(), scores=scored({})))
+    assert RANKED[0] in {finding.claim for finding in only_nll}
+    assert RANKED[1] not in {finding.claim for finding in only_nll}
+    fewer = {place: {row: rows[row] for row in LABELS[:-1]} for place, rows in scored({}).items()}
+    assert len(verdict.findings(replace(measured(), scores=fewer))) == len(verdict.QUESTIONS)
+
+
 def test_the_readme_opens_with_the_verdict_that_the_committed_results_give():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = text.split(verdict.BEGIN)[1].split(verdict.END)[0].strip()

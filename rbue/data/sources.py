@@ -28,7 +28,7 @@ import torch
 from torchvision.datasets import CIFAR10, CIFAR100
 from torchvision.datasets.utils import check_integrity, download_and_extract_archive, extract_archive
 
-from rbue.data.files import NAMES, decode_splits, has_arrays, keep, list_some, open_arrays, open_kept, sha256
+from rbue.data.files import NAMES, SUMS, decode_splits, has_arrays, keep, list_some, open_arrays, open_kept, sha256
 from rbue.data.names import CLASSES
 from rbue.data.own import Own
 from rbue.errors import UserError, refuse_second
@@ -145,7 +145,7 @@ def find_arrays(source, folder, download=True):
         return source.read(folder, source), "scikit-learn"
     root, kept = folder / source.layout, folder / DECODED
     if has_arrays(folder):
-        return read_verified(source, open_arrays, folder, folder / "*.npy")
+        return read_beside(source, folder)
     if kept.exists():
         return read_verified(source, open_kept, kept, kept, "decode")
     if not root.exists():
@@ -153,6 +153,18 @@ def find_arrays(source, folder, download=True):
             raise UserError(f"{folder} holds no {source.layout}: make data DATASET={folder.name} fetches it")
         fetch(source, folder)
     return read_verified(source, lambda root: source.read(root, source), root, root)
+
+
+def read_beside(source, folder):
+    """Read the four arrays beside the official files. They are the user's own, or what an older version of this suite
+    decoded, which has a list of sums."""
+    own, sums = folder / "*.npy", folder / SUMS
+    if source.sha256 or not sums.exists():
+        return read_verified(source, open_arrays, folder, own)
+    try:
+        return read_verified(source, open_kept, folder, own, "decode")
+    except UserError as wrong:
+        raise UserError(f"{wrong}; if these arrays are your own, delete {sums} instead") from wrong
 
 
 def read_verified(source, read, place, origin, verb="download"):

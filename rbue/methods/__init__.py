@@ -119,6 +119,12 @@ def origin(run):
     return ARCHS[run.arch].__module__ if run.arch in ARCHS else "not registered"
 
 
+def draws_samples(name):
+    """Whether the method averages `samples` predictions. If it does not, it declares `samples: int = unused()`."""
+    (samples,) = (f for f in fields(METHODS.get(name, Run)) if f.name == "samples")
+    return samples.metadata["part"] != "unused"
+
+
 def complete(identity):
     """Add the neutral values that an identity leaves out: an absent setting has its neutral value."""
     schema = METHODS.get(identity["method"], Run)

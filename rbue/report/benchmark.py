@@ -2,13 +2,12 @@
 
 import json
 import re
+import textwrap
 from pathlib import Path
-
-from matplotlib.ticker import LogLocator
 
 from rbue.progress import padded
 from rbue.report.columns import grid, number, shown, words
-from rbue.report.figures.style import canvas, save, styled
+from rbue.report.figures.style import INK, WIDTH, canvas, plain_ticks, save, styled
 from rbue.runs.results import write
 
 GROUPS = ("train", "packed", "layers", "predict", "corruptions", "start", "reading")  # the last word of a row's group
@@ -79,18 +78,24 @@ def draw(content, path):
     rows = [row for row in content["rows"] if row.get("ratio")][::-1]
     if not rows:
         return
-    figure, axis = canvas(7, 0.36 * len(rows) + 0.9)
-    ratios, labels = [row["ratio"] for row in rows], [f"{r['group']}: {r['name']}\nover {r['against']}" for r in rows]
+    figure, axis = canvas(WIDTH, 0.55 * len(rows) + 0.9)
+    ratios = [row["ratio"] for row in rows]
     colours = ["#0072B2" if ratio >= 1 else "#D55E00" for ratio in ratios]
-    axis.barh(labels, [ratio - 1 for ratio in ratios], left=1, color=colours, height=0.6)
+    bars = axis.barh(range(len(rows)), [ratio - 1 for ratio in ratios], left=1, color=colours, height=0.6)
+    bars.datavalues = ratios  # the page shows these, not the lengths
     for place, ratio in enumerate(ratios):
-        axis.annotate(times(ratio), (max(ratio, 1), place), (3, 0), textcoords="offset points", va="center", fontsize=7)
-    axis.axvline(1, color="black", linewidth=0.8)
-    room = min(ratios) / 1.1, max(ratios) * 1.6  # leaves space for the numbers
+        axis.annotate(times(ratio), (max(ratio, 1), place), (3, 0), textcoords="offset points", va="center")
+    axis.axvline(1, color=INK, linewidth=0.8)
+    room = min(ratios) / 1.1, max(ratios) * 1.3 * (max(ratios) / min(ratios)) ** 0.1  # leaves space for the numbers
     axis.set(xscale="log", xlim=room, xlabel="times as fast", title=content["hardware"])
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-    axis.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}×")
-    axis.xaxis.set_minor_formatter("")
-    axis.tick_params(axis="y", labelsize=6)
+    axis.set_yticks(range(len(rows)), [label(row) for row in rows])
+    plain_ticks(axis.xaxis)
+    axis.xaxis.set_major_formatter("{x:g}×")
     axis.grid(axis="y", visible=False)
     save(figure, path)
+
+
+def label(row):
+    """Return what was measured and what it is compared with, in lines that leave half of the figure to the bars."""
+    parts = f"{row['group']}: {row['name']}", f"over {row['against']}"
+    return "\n".join(textwrap.fill(part, 56) for part in parts)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from rbue.config import Run
 from rbue.report.rows import HYPERPARAMETER, METHODS, match_row
+from rbue.runs import schema
 
 NETWORK = ["protocol", "dataset", "arch"]
 KEY = [*NETWORK, "row"]
@@ -172,6 +173,29 @@ def ratio_to(base, runs, key):
     usual = base[~(base.shared | base.on_cpu)].groupby(key, as_index=False).train_seconds.mean()
     seconds = runs[key].merge(usual, on=key, how="left").train_seconds.to_numpy()
     return (runs.train_seconds / seconds).where(~runs.shared)
+
+
+# --- over types of corruption -----------------------------------------------------------------------------------------
+
+LEVEL_SCORES = ["accuracy", "ece", "nll"]
+
+
+def levels(result):
+    """Return the scores of one run per type and severity, accuracy in percent. Severity 0, type `none`, is the clean
+    test set."""
+    clean = schema.Level(0, *(result.metrics.get(score) for score in LEVEL_SCORES))
+    tested = [("none", clean), *((kind, level) for kind, found in result.corruptions.types.items() for level in found)]
+    frame = pd.DataFrame({"type": kind, **vars(level)} for kind, level in tested)
+    frame = frame.astype(dict.fromkeys(LEVEL_SCORES, float))  # a score that no level has would be a column of None
+    return frame.assign(accuracy=100 * frame.accuracy)
+
+
+def over_types(levels, share, run=()):
+    """Return a quantile over the types for each run and severity. `run` names the columns that tell runs apart.
+
+    The mean over seeds comes after it, in figures and claims alike: the other order gives another number.
+    """
+    return levels.groupby([*run, "severity"], sort=False)[LEVEL_SCORES].quantile(share)
 
 
 # --- over pairs of samples --------------------------------------------------------------------------------------------

@@ -179,6 +179,17 @@ def origin_note(table):
     return f"Measured on {listed(machines)}; commit {listed(runs.commit)}."
 
 
+def precision_note(table):
+    """Say which rows average networks that were trained in several precisions, as on a GPU and on a CPU."""
+    runs = table.inside
+    trained = runs.result.map(lambda result: result.config.get("precision", "unknown"))
+    mixed = trained.groupby([runs.arch, runs.row]).transform("nunique") > 1
+    if not mixed.any():
+        return []
+    precisions = " and ".join(sorted(set(trained[mixed])))
+    return [f"Networks trained in {precisions} are averaged, also within a seed{rows_of(runs, mixed)}."]
+
+
 def cost_notes(table):
     """Describe how time and memory were measured. Equal shares of a pack's time do not compare rows."""
     runs = table.inside
@@ -259,6 +270,7 @@ def notes(table):
     return [
         protocol_note(table),
         origin_note(table),
+        *precision_note(table),
         *reading_notes(table),
         bold_note(table),
         *posterior_note(table),

@@ -6,7 +6,7 @@ on, it is about seeds too. What is not measured is said to be not measured.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import pandas as pd
@@ -42,6 +42,7 @@ class Evidence:
     protocol: str = ""
     costs: dict = field(default_factory=dict)  # {(dataset, arch, row): {"test_ms_per_image", "tempered_ece"}}
     corrupted_passes: dict = field(default_factory=dict)  # {(dataset, arch): passes of the variants, corrupted images}
+    scores: dict = field(default_factory=dict)  # {(dataset, arch): {row: {"nll", "auroc", "n"}}}
 
     @property
     def setting(self) -> str:
@@ -73,6 +74,17 @@ class Evidence:
         pairs = [(self.costs.get((*p, row), {}), self.costs.get((*p, other), {})) for p in self.ours.places]
         known = [(one, two) for one, two in pairs if metric in one and metric in two]
         return [one[metric] / two[metric] for one, two in known if one["hardware"] == two["hardware"]]
+
+    def scores_by_row(self, metric: str) -> tuple[list, dict[str, list[float]]]:
+        """Return the networks where Single, Deep Ensemble and all variants have a score, and {row: its scores on
+        them} of the rows that have it on all of them."""
+        known = {
+            place: {row: cell[metric] for row, cell in rows.items() if metric in cell}
+            for place, rows in self.scores.items()
+        }
+        places = [place for place, rows in known.items() if {SINGLE, ENSEMBLE, *PROPOSED} <= rows.keys()]
+        shared = [row for row in known[places[0]] if all(row in known[p] for p in places)] if places else []
+        return places, {row: [known[place][row] for place in places] for row in shared}
 
     def mean_cost(self, row: str, kind: str) -> float | None:
         """Return the mean over the networks where Single and the best known variant have this number."""
@@ -305,6 +317,34 @@ def diversity(e: Evidence) -> Found:
     return (YES if all(more) else PARTLY if any(more) else NO), text
 
 
+def best_row(e: Evidence, metric: str, name: str, sign: int) -> Found | None:
+    """Name the row with the best mean over networks, then the best variant. `sign` is 1 if more is better. Return
+    None if no network has all the rows that this needs."""
+    places, values = e.scores_by_row(metric)
+    if not places:
+        return None
+    means = {row: fmean(found) for row, found in values.items()}
+    best, ours = (max(rows, key=lambda row: sign * means[row]) for rows in (means, PROPOSED))
+    leads = sum(sign * values[best][k] == max(sign * found[k] for found in values.values()) for k in range(len(places)))
+    seeds = spread((e.scores[place][row]["n"] for place in places for row in means), ".0f")
+    text = (
+        f"Over {settings(places)}, its mean {name} is {against(best, means)}; it is the best in {leads} of "
+        f"{len(places)} (n = {seeds})"
+    )
+    return best, text + (f". The best variant of RBUE, {ours}, has {against(ours, means)}" if ours != best else "")
+
+
+def against(row: str, means: dict[str, float]) -> str:
+    """Return a row's mean and its distance from Single and Deep Ensemble: `0.560 (−0.054 against Single)`."""
+    others = [other for other in (SINGLE, ENSEMBLE) if other != row]
+    apart = [f"{signed(means[row] - means[other], '.3f')} against {other}" for other in others]
+    return f"{means[row]:.3f} ({', '.join(apart)})"
+
+
+RANKINGS = [  # question, metric, its name, and whether more (1) or less (-1) is better
+    ("Which method has the lowest NLL?", "nll", "NLL", -1),
+    ("Which method detects out-of-distribution images best?", "auroc", "AUROC of the entropy", 1),
+]
 QUESTIONS: list[tuple[str, str, tuple[str, ...], Callable[[Evidence], Found]]] = [
     ("Are the printed numbers reproduced?", "", (), printed_numbers),
     ("Is RBUE on par with Deep Ensemble?", "on par with Deep Ensemble", ("A15", "A1"), deep_ensemble),
@@ -330,12 +370,16 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
         protocol,
         costs(runs),
         corrupted_passes(runs),
+        scores(runs),
     )
     return findings(evidence)
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    return [Finding(question, short, *find(evidence), ids) for question, short, ids, find in QUESTIONS]
+    """Answer the questions about the paper's claims, then those about scores that it does not print, where known."""
+    claims = [Finding(question, short, *find(evidence), ids) for question, short, ids, find in QUESTIONS]
+    rankings = [(question, best_row(evidence, *metric)) for question, *metric in RANKINGS]
+    return claims + [Finding(question, "", *found, ()) for question, found in rankings if found]
 
 
 def costs(runs: pd.DataFrame) -> dict:
@@ -348,6 +392,17 @@ def costs(runs: pd.DataFrame) -> dict:
     known = {tuple(cell[name] for name in key): known_values(cell, values) for cell in found}
     measured = (runs.hardware + ", " + runs.precision).groupby([runs[name] for name in key]).unique().map(str)
     return {place: cell | {"hardware": measured[place]} for place, cell in known.items()}
+
+
+def scores(runs: pd.DataFrame) -> dict:
+    """Return {(dataset, arch): {row: {"nll", "auroc" of OOD detection, where known, and "n"}}}."""
+    runs = runs[in_tables(runs)]
+    auroc = runs.result.map(lambda result: result.ood.auroc if result.ood else None).astype(float)
+    found: dict = {}
+    for cell in over_seeds(runs.assign(auroc=auroc), ["dataset", "arch", "row"], ["nll", "auroc"]).to_dict("records"):
+        values = known_values(cell, ["nll", "auroc"]) | {"n": cell["n"]}
+        found.setdefault((cell["dataset"], cell["arch"]), {})[cell["row"]] = values
+    return found
 
 
 def corrupted_passes(runs: pd.DataFrame) -> dict:
@@ -371,8 +426,9 @@ def ece_after_10(result: Any) -> float | None:
 BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
 READING = (
     "A *variant* is MC-RReLU, or MC-DropReLU with one of the paper's four q. A *cell* is one method on one network and "
-    "one dataset. ECE is the expected calibration error: lower is better. Square brackets hold a 95 % interval. With "
-    "one seed (n = 1), the interval covers the choice of test images, but not the seed."
+    "one dataset. ECE is the expected calibration error and NLL the negative log-likelihood: lower is better. AUROC is "
+    "the probability that an out-of-distribution image has a higher entropy than a test image. Square brackets hold a "
+    "95 % interval. With one seed (n = 1), the interval covers the choice of test images, but not the seed."
 )
 
 
@@ -401,5 +457,6 @@ def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:
     for finding in found:
         links = ", ".join(f"[{name}]({claims}#{name.lower()})" for name in finding.ids)
         evidence = f" Claims: {links}." if links else ""
-        lines.append(f"- **{finding.claim} {finding.answer.capitalize()}.** {finding.sentence}.{evidence}")
+        answer = finding.answer[0].upper() + finding.answer[1:]
+        lines.append(f"- **{finding.claim} {answer}.** {finding.sentence}.{evidence}")
     return "\n".join([*lines, "", READING])

@@ -21,11 +21,13 @@ from rbue.runs.places import COMMAND, CONF
 
 @dataclass
 class Union:
-    """The settings of a sweep: `grids` are lines as on the command line, `clean` are lines for clean datasets only."""
+    """The settings of a sweep: `grids` are lines as on the command line, `clean` are lines for clean datasets only, and
+    `also` has further lines by dataset."""
 
     _target_: str = "hydra_plugins.rbue_sweeper.UnionSweeper"
     grids: list[str] = field(default_factory=list)
     clean: list[str] = field(default_factory=list)
+    also: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass

@@ -23,6 +23,11 @@ def weights_folder(run) -> Path:
     return Path(run.weights_dir) / run.training_name
 
 
+def training_key(run):
+    """Return what tells trainings of a sweep apart: their weights, and their images, which a name does not include."""
+    return weights_folder(run), run.data_dir
+
+
 def folders_written(run):
     """Return the folders that a run writes into, from the ones that are settings to the ones that hold its folders."""
     own = [folder(run).parent, *(weights_folder(part).parent for part in run.trainings)]

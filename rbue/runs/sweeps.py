@@ -31,7 +31,12 @@ def jobs(words, loader, compose):
     parser = OverridesParser.create(config_loader=loader)
     found = {}
     for overrides, run in compose_runs(jobs_by_seed(words, parser, compose), compose):
-        found.setdefault(results.folder(run), (overrides, run))
+        first = found.setdefault(results.folder(run), (overrides, run))[1]
+        if first.data_dir != run.data_dir:
+            raise UserError(
+                f"data_dir={first.data_dir} and data_dir={run.data_dir} would write the same {results.folder(run)}: "
+                "start one sweep for each, with its own results_dir and weights_dir"
+            )
     return list(found.values())
 
 
@@ -87,9 +92,12 @@ def expand(words, parser, compose):
 
 
 def lines(names, rest, compose):
-    """Return the grids of a sweep. Its `clean` grids are included unless the other words name a corrupted dataset."""
+    """Return the lines of a sweep: its grids, the `clean` ones unless the other words name a corrupted dataset, and the
+    lines for this dataset."""
     cfg = compose_or_refuse(compose, names + [word for word in rest if word.startswith(("dataset=", "launch="))])
-    return [*cfg.hydra.sweeper.grids, *(cfg.hydra.sweeper.clean if cfg.corruptions == "none" else [])]
+    given = cfg.hydra.sweeper
+    clean = given.clean if cfg.corruptions == "none" else []
+    return [*given.grids, *clean, *given.also.get(cfg.dataset, [])]
 
 
 def compose_or_refuse(compose, overrides):
@@ -141,14 +149,15 @@ def rows_of(group, configs, words=()):
 
 
 def table_runs(dataset, arch, protocol, words):
-    """Return the runs of `sweep=rows`. Rows of two tables differ only in shared settings, so they are composed once."""
+    """Return the runs of `sweep=rows`. Rows of two clean tables differ only in shared settings, so they are composed
+    once."""
     usual = canonical(dataset, protocol, "single")
     if usual is None or not file_of("arch", arch):
         return runs_of(["sweep=rows", f"dataset={dataset}", f"arch={arch}", f"protocol={protocol}", *words])
     decisive = [f.name for f in fields(config.Run) if f.metadata["part"] in ("training", "evaluation")]
     shared = {name: getattr(usual, name) for name in decisive if name not in ("method", "seed")}
     shared |= {"arch": arch, "network": network_of(arch)}
-    rows = any_rows("cifar10" if usual.corruptions == "none" else "cifar10_c", words)
+    rows = any_rows("cifar10" if usual.corruptions == "none" else dataset, words)
     return [replace(run, **shared) for run in rows]
 
 

@@ -6,7 +6,7 @@ from itertools import groupby
 from rbue import data as datasets
 from rbue.errors import failure
 from rbue.runs import devices, locks
-from rbue.runs.results import is_trained, weights_folder
+from rbue.runs.results import is_trained, training_key, weights_folder
 from rbue.training.checkpoints import load_trained, steps_done
 from rbue.training.loop import fit
 
@@ -20,24 +20,30 @@ def load_or_train(runs, data, device):
 
 
 def train_in_packs(runs):
-    """Train all networks that many jobs need. Yield {training's name: why it failed} at once and after every pack."""
+    """Train all networks that many jobs need. Yield {training_key: why it failed} at once and after every pack."""
     failed = {}
     yield failed
 
     def source(run):
-        return run.device, run.trained_on, run.data_dir, run.holdout, run.size or 0
+        return run.device, run.trained_on, run.data_dir, run.weights_dir, run.holdout, run.size or 0
 
     for _, alike in groupby(sorted(runs, key=source), source):
         alike = list(alike)
-        try:
-            first = alike[0]
-            device = devices.choose(first.device, first.per_gpu)
-            data = datasets.load_for(first)
-        except Exception as error:  # runs on other datasets go on
-            failed |= {run.training_name: failure(error) for run in alike}
-        else:
-            yield from train_missing(alike, data, device, failed)
+        for known in train_on_one_source(alike):
+            failed |= {training_key(run): known[run.training_name] for run in alike if run.training_name in known}
+            yield failed
         yield failed
+
+
+def train_on_one_source(runs):
+    """Train runs on the same images. Yield {training's name: why it failed} after every pack."""
+    try:
+        device = devices.choose(runs[0].device, runs[0].per_gpu)
+        data = datasets.load_for(runs[0])
+    except Exception as error:  # runs on other datasets go on
+        yield {run.training_name: failure(error) for run in runs}
+    else:
+        yield from train_missing(runs, data, device, {})
 
 
 def train_missing(runs, data, device, failed):

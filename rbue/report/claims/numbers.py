@@ -9,14 +9,13 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import pandas as pd
 
 from rbue.report.claims import sampling
 from rbue.report.claims.values import Value, binomial
-from rbue.report.records import everywhere, most_passes, over_pairs, over_seeds, pairs, records
+from rbue.report.records import everywhere, levels, most_passes, over_pairs, over_seeds, over_types, pairs, records
 from rbue.report.rows import LABELS, by_protocol, labelled, paper_order
 
 CELL = ["dataset", "arch", "row", "metric"]
@@ -207,11 +206,10 @@ def noise_of(record, result):
 
 def corrupted(result):
     """Medians over the corruptions per severity; {} unless all 19 x 5 are there, since the claims are about 19."""
-    types = result.corruptions.types.values() if result.corruptions else ()
-    levels = {s: [level for each in types for level in each if level.severity == s] for s in SEVERITIES}
-    if any(len(level) < CORRUPTIONS for level in levels.values()):
+    if not result.corruptions:
         return {}
-    scales = {"accuracy": 100, "ece": 1}
-    return {
-        f"{m}@{s}": scales[m] * median(getattr(level, m) for level in levels[s]) for s in SEVERITIES for m in scales
-    }
+    found = levels(result)
+    if (found.severity.value_counts().reindex(SEVERITIES, fill_value=0) < CORRUPTIONS).any():
+        return {}
+    medians = over_types(found, 0.5)
+    return {f"{metric}@{s}": float(medians.at[s, metric]) for s in SEVERITIES for metric in ("accuracy", "ece")}

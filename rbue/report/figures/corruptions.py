@@ -7,6 +7,7 @@ from itertools import chain
 
 import pandas as pd
 
+from rbue.methods import draws_samples
 from rbue.report.columns import METHOD, Grid, decimals, number
 from rbue.report.figures.frames import count_text, methods_of, nearest
 from rbue.report.figures.style import (
@@ -23,15 +24,13 @@ from rbue.report.figures.style import (
     write_csv,
     write_text,
 )
-from rbue.report.records import most_passes, over_seeds
+from rbue.report.records import LEVEL_SCORES, levels, most_passes, over_seeds, over_types
 from rbue.report.rows import METHODS
-from rbue.runs.schema import Level
 
 ALL_TYPES = 19
 SIX = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0}
 Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # in the paper's two box plots
 SEVERITIES = range(6)
-SCORES = ["accuracy", "ece", "nll"]
 RUN = ["row", "seed"]
 WHO = [*RUN, "method", "hyperparameter", "source", "passes"]
 FIVE = {"min": 0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1}
@@ -49,15 +48,6 @@ def load(network):
     frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     # a run with corruptions=auto may repeat one with corruptions=generated
     return frame.drop_duplicates([*RUN, "source", "type", "severity"]) if len(frame) else frame
-
-
-def levels(result):
-    """Return the scores of one run per type and severity."""
-    clean = Level(0, *(result.metrics.get(score) for score in SCORES))
-    tested = [("none", clean), *((kind, level) for kind, found in result.corruptions.types.items() for level in found)]
-    frame = pd.DataFrame({"type": kind, **vars(level)} for kind, level in tested)
-    frame = frame.astype(dict.fromkeys(SCORES, float))  # a score that no level has would be a column of None
-    return frame.assign(accuracy=100 * frame.accuracy)
 
 
 def six(frame, dataset):
@@ -81,19 +71,30 @@ def by_source(frame):
 # --- frame ------------------------------------------------------------------------------------------------------------
 
 
+def comparable(frame):
+    """Keep the clean images and the types that all runs have."""
+    return frame[frame.type.isin([*shared_types(frame), "none"])]
+
+
 def seed_means(frame):
     """Mean over seeds of each (row, type, severity), with n."""
-    frame = frame[frame.type.isin([*shared_types(frame), "none"])]
-    return over_seeds(frame, ["row", "method", "type", "severity"], SCORES)
+    return over_seeds(comparable(frame), ["row", "method", "type", "severity"], LEVEL_SCORES)
 
 
-def five_numbers(cells):
+def five_numbers(frame):
     """Compute the boxes per (row, severity, metric): quartiles over types, whiskers at minimum and maximum."""
-    cells = cells.rename(columns={f"ours_{score}": score for score in SCORES})
-    long = cells.melt(["row", "method", "type", "severity", "n"], SCORES, "metric")
-    groups = long.groupby(["row", "method", "severity", "metric"], sort=False)
-    numbers = {name: groups.value.quantile(share) for name, share in FIVE.items()}
-    return pd.DataFrame(numbers | {"types": groups.size(), "n": groups.n.first()}).reset_index()
+    frame = comparable(frame)
+    boxes = pd.concat([number_of_boxes(frame, name, share) for name, share in FIVE.items()], axis=1).reset_index()
+    types = frame.groupby("severity").type.nunique()
+    return boxes.assign(types=boxes.severity.map(types))[["row", "method", "severity", "metric", *FIVE, "types", "n"]]
+
+
+def number_of_boxes(frame, name, share):
+    """Compute one number of each run's box, then its mean over seeds, as the claims do with the median."""
+    cell = ["row", "method", "severity"]
+    means = over_seeds(over_types(frame, share, ["row", "method", "seed"]).reset_index(), cell, LEVEL_SCORES)
+    means = means.rename(columns={f"ours_{score}": score for score in LEVEL_SCORES})
+    return means.melt([*cell, "n"], LEVEL_SCORES, "metric", name).set_index([*cell, "metric", "n"])
 
 
 def averages(cells):
@@ -120,7 +121,7 @@ def averages(cells):
 def caption(network, source, frame, numbers):
     types = numbers.types.max()
     which = f"{types} {source} types" if types == ALL_TYPES else f"{types} of {ALL_TYPES} types, {source}"
-    drawn = frame[~frame.method.isin(["single", "deep_ensemble"])].passes.dropna()
+    drawn = frame[frame.method.map(draws_samples).astype(bool)].passes.dropna()
     samples = f", {count_text(drawn.astype(int), 'sample')}" if len(drawn) else ""
     return f"{network.title('-C')}\n{which}, {count_text(numbers.n)}{samples}"
 
@@ -215,7 +216,7 @@ def grids(network, paper_dir):
 def draw_source(network, source, frame, folder):
     """Write all files of one source: boxes and curves of `six`, averages and cells of all rows."""
     drawn = six(frame, network.dataset)
-    numbers = five_numbers(seed_means(drawn))
+    numbers = five_numbers(drawn)
     cells, stem = seed_means(frame), f"corruptions-{source}"
     means, title = averages(cells), caption(network, source, drawn, numbers)
     text = averages_grid(caption(network, source, frame, means), means).markdown()

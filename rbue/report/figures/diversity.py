@@ -137,7 +137,7 @@ def shown_runs(frame):
 @styled
 def matrices(frame, measure, title):
     runs = shown_runs(frame)
-    figure, axes = panel_grid(len(runs), 4, WIDTH / 4, 2.35, margin=0.6)
+    figure, axes = panel_grid(len(runs), 4, WIDTH / 4, 2.55, margin=0.6)
     scale, (what, unit) = colour_scale([m[measure] for m in runs.matrices]), MEASURES[measure]
     for axis, (row, run) in zip(axes.flat, runs.iterrows(), strict=False):
         panel(axis, run.matrices[measure], scale, unit, row)

@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from matplotlib.patches import ConnectionPatch
 
 from rbue.report.figures.frames import picked
-from rbue.report.figures.style import COLOURS, INK, WIDTH, canvas, head, save, styled, write_csv
+from rbue.report.figures.style import COLOURS, INK, WIDTH, canvas, head, save, shortened, styled, write_csv
 
 PASSES, CLASSES = 4, 10  # shown in the figure
 ROW = "MC-DropReLU(0.8)"  # its samples differ the most
@@ -38,6 +38,11 @@ def load(network):
 def likeliest(example):
     """Return the classes that are drawn, in the dataset's order."""
     return sorted(np.argsort(example.mean)[::-1][:CLASSES].tolist())
+
+
+def readable(name):
+    """Return a class's name as a title: with spaces instead of underscores, and short enough for a panel."""
+    return shortened(name.replace("_", " "), 24)
 
 
 def numbers(run):
@@ -71,17 +76,18 @@ def bars(axis, probabilities, example, colour):
 
 def show_image(axis, example):
     axis.imshow(imread(BytesIO(base64.b64decode(example.png)), format="png"), interpolation="nearest", cmap="gray")
-    axis.set(xticks=[], yticks=[], title=f"Test image {example.index}:\n{example.label}")
+    axis.set(xticks=[], yticks=[], title=f"Test image {example.index}:\n{readable(example.label)}")
     axis.spines[:].set_visible(False)
     axis.grid(visible=False)
 
 
 def show_mean(axis, example, colour):
     bars(axis, example.mean, example, colour)
-    names, most = [name.replace("_", " ") for name in example.classes], int(np.argmax(example.mean))
+    names, most = [readable(name) for name in example.classes], int(np.argmax(example.mean))
     rotation = 90 if max(map(len, names)) > 2 else 0
     axis.set_xticks(range(len(likeliest(example))), [names[k] for k in likeliest(example)], rotation=rotation)
     axis.set_title(f"Mean of all passes:\n{names[most]}, {example.mean[most]:.0%}")
+    axis.set_ylabel("Probability", loc="top")  # arrows end below it
 
 
 def show_entropy(axis, example):

@@ -1,7 +1,8 @@
 """The answer in one picture: our numbers against the printed ones, and what calibration costs at test time.
 
 Left, each measured cell of the paper's Tables 1-3: the difference of accuracy and of ECE. Right, ECE against
-milliseconds per image, for the network with the most measured rows.
+milliseconds per image, for the network with the most measured rows. In both, the colour says the row and the marker
+says the network.
 """
 
 from pathlib import Path
@@ -15,7 +16,7 @@ from rbue.report.cells import paper_cells
 from rbue.report.figures import beyond, samples
 from rbue.report.figures.corruptions import six
 from rbue.report.figures.frames import count_text, methods_of, networks, with_errors
-from rbue.report.figures.style import COLOURS, INK, WIDTH, canvas, head, look_of, plain_ticks, save, styled, write_csv
+from rbue.report.figures.style import INK, WIDTH, canvas, head, look_of, plain_ticks, save, styled, write_csv
 from rbue.report.records import KEY, NETWORK, in_tables
 from rbue.report.rows import ARCHS, DATASETS, FULL, METHODS, by_protocol, in_order, paper_order
 from rbue.report.text import arch_name, dataset_name
@@ -27,7 +28,10 @@ DIFFERENCES = {"accuracy": "Ours − printed\n(percentage points)", "ece": "Ours
 NAMES = {"accuracy": "Accuracy", "ece": "ECE"}
 Z = 1.96
 PROPOSED = ("rrelu", "dropreLU")
-TWIN, SCALED = "noise switched off, one pass", "Single, temperature scaled"
+ONE_PASS = {  # kind of a single point → (its marker, which stands for no network; its name in the legend)
+    "temperature": ("+", "Single, temperature scaled"),
+    "twin": ("x", "noise switched off, one pass"),
+}
 
 
 # --- frame: printed against ours --------------------------------------------------------------------------------------
@@ -139,12 +143,23 @@ def difference_panel(axis, cells, metric):
     axis.grid(axis="y", visible=False)
 
 
-def cost_panel(axis, frame):
+def curve_look(row, method, passes, place):
+    """Return the look of a curve on the right: solid for the variants of RBUE, dashed for the others. One point stands
+    on top of the curves, which begin there."""
+    line = {"linestyle": "-" if method in PROPOSED else "--"} if passes > 1 else {"linestyle": "none", "zorder": 3}
+    return {"color": look_of(row, method)["color"]} | line | place_look(place)
+
+
+def point_look(kind):
+    return {"marker": ONE_PASS[kind][0], "markersize": 9, "markeredgewidth": 2, "linestyle": "none"}
+
+
+def cost_panel(axis, frame, place):
     for row, curve in frame[frame.kind == "samples"].groupby("row", sort=False):
-        axis.plot(curve.ours_ms, curve.ours_ece, label=row, **look_of(row, curve.method.iloc[0]))
+        axis.plot(curve.ours_ms, curve.ours_ece, label=row, **curve_look(row, curve.method.iloc[0], len(curve), place))
     for point in frame[frame.kind != "samples"].itertuples():
-        look = look_of(point.row, point.method) | {"markersize": 10, "label": point.row, "markeredgewidth": 1.4}
-        axis.plot(point.ours_ms, point.ours_ece, markerfacecolor="none", linestyle="none", **look)
+        look = {"color": look_of(point.row, point.method)["color"], "label": point.row}
+        axis.plot(point.ours_ms, point.ours_ece, **point_look(point.kind), **look)
     axis.set(xscale="log", yscale="log", title="ECE against test time")
     axis.set(xlabel="Milliseconds per image\n(better to the left)", ylabel="ECE (lower is better)")
     axis.set_ylim(0.8 * frame.ours_ece.min())
@@ -161,19 +176,17 @@ def place_handles(cells):
     }
 
 
-def cost_handles(frame):
-    """Return the handles of the right panel: its rows, and the hollow points."""
+def cost_handles(frame, place):
+    """Return the handles of the right panel: its rows, and what takes one pass."""
     handles = {}
     for row, method in methods_of(frame[frame.kind == "samples"]):
         passes = frame[(frame.row == row) & (frame.kind == "samples")].samples.max()
         unit = "member" if method == "deep_ensemble" else "pass"
         count = "1 pass" if passes == 1 else f"1 to {passes:.0f} {unit}{'s' if unit == 'member' else 'es'}"
-        handles[f"{row.removesuffix('(4)')}, {count}"] = Line2D([], [], **look_of(row, method))
-    hollow = {"linestyle": "none", "markerfacecolor": "none", "markersize": 9, "markeredgewidth": 1.4}
-    if "temperature" in set(frame.kind):
-        handles[SCALED] = Line2D([], [], **look_of("Single", "single") | hollow)
-    if "twin" in set(frame.kind):
-        handles[f"hollow: {TWIN}"] = Line2D([], [], **hollow | {"color": COLOURS["dropreLU"], "marker": "*"})
+        handles[f"{row.removesuffix('(4)')}, {count}"] = Line2D([], [], **curve_look(row, method, passes, place))
+    for kind in (kind for kind in ONE_PASS if kind in set(frame.kind)):
+        colour = look_of(*frame[frame.kind == kind][["row", "method"]].iloc[-1])["color"]
+        handles[ONE_PASS[kind][1]] = Line2D([], [], color=colour, **point_look(kind))
     return handles
 
 
@@ -207,8 +220,9 @@ def picture(cells, network, frame):
         handles = place_handles(cells)
         figure.legend(handles.values(), handles, loc="outside lower left")
     if right:
-        cost_panel(axes["cost"], frame)
-        handles = cost_handles(frame)
+        place = network.dataset, network.arch
+        cost_panel(axes["cost"], frame, place)
+        handles = cost_handles(frame, place)
         figure.legend(handles.values(), handles, loc="outside lower right", ncols=2)
     head(figure, caption(cells, network, frame))
     return figure

@@ -23,11 +23,12 @@ class Marks:
         self.artists, self.rows, self.keys = {}, {}, {}
         self.panels, self.bars, self.known = len(figure.axes), {}, {}
         legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_legend())]
-        entries = [entry for legend in legends for entry in zip(legend.legend_handles, legend.texts, strict=False)]
-        for handle, text in entries:
-            self.keys[handle] = self.keys[text] = text.get_text()
+        drawn = [entry for legend in legends for entry in zip(legend.legend_handles, legend.texts, strict=False)]
+        entries = [(handle, text, text.get_gid() or text.get_text()) for handle, text in drawn]
+        for handle, text, row in entries:
+            self.keys[handle] = self.keys[text] = row
         for axes in figure.axes:
-            self.find_rows(axes, [(handle, text.get_text()) for handle, text in entries])
+            self.find_rows(axes, [(handle, row) for handle, _, row in entries])
             self.bars |= {bar: (c, value) for c in bars_of(axes) for bar, value in zip(c, c.datavalues, strict=True)}
         for number, artist in enumerate(figure.findobj()):
             self.artists[f"a{number}"] = artist

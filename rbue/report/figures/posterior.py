@@ -66,6 +66,7 @@ def sigma_panel(axis, numbers, colour, row):
     axis.plot(numbers.layer, numbers.ours_start, color=INK, linestyle="--", label=f"{row}: start")
     axis.set_yscale("log")
     plain_ticks(axis.yaxis, (1, 2, 5))
+    axis.xaxis.get_major_locator().set_params(integer=True)
 
 
 @styled
@@ -82,21 +83,22 @@ def figure(spread, course, colours, title):
         left.set_title(narrow(row))
     # all panels of a column share their limits, so these are set after the last
     ends = spread[["ours_q05", "ours_q95", "ours_start"]]
-    axes[0][0].set_ylim(ends.min(axis=None) / 2, 2 * ends.max(axis=None))  # a nearly constant line should look so
+    axes[0][0].set_ylim(ends.min(axis=None) / 3, 3 * ends.max(axis=None))  # a nearly constant line should look so
     for axis in axes[0][1:]:
         axis.set_ylim(0)
     head(drawn, title)
-    legend_below(drawn, *legend_parts(), 3)
+    legend_below(drawn, *legend_parts(spread), 3)
     return drawn
 
 
-def legend_parts():
-    """Return handles and labels in ink, since each row has a colour of its own."""
+def legend_parts(spread):
+    """Return handles and labels in ink, since each row has a colour of its own. Not every method has a known start."""
     handles = {
         "median after training": Line2D([], [], color=INK),
         "5 to 95 % of the weights": Patch(facecolor=(INK, 0.2)),
-        "at the start": Line2D([], [], color=INK, linestyle="--"),
     }
+    if spread.ours_start.notna().any():
+        handles["at the start"] = Line2D([], [], color=INK, linestyle="--")
     return handles.values(), handles
 
 

@@ -14,6 +14,7 @@ from rbue.report.figures.style import (
     canvas,
     framed,
     head,
+    label_below,
     legend_below,
     lines_of,
     look_of,
@@ -89,8 +90,7 @@ def diagrams(numbers, title):
     for axis, row in zip(axes.flat, rows, strict=False):
         diagram(axis, numbers[numbers.row == row], row)
     head(figure, title)
-    for axis in axes[-1]:
-        axis.set_xlabel("Confidence")
+    label_below(axes, len(rows), "Confidence")
     for axis in axes[:, 0]:
         axis.set_ylabel("Accuracy")
     return figure

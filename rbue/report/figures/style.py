@@ -103,7 +103,12 @@ def fitted(text, figure):
 
 def narrow(row):
     """Break a row's name before its hyperparameters, if it is too long for a panel's title."""
-    return row if len(row) < 20 else row.replace("(", "\n(", 1)
+    return row if len(row) < 20 else "\n".join(shortened(part, 24) for part in row.replace("(", "\n(", 1).split("\n"))
+
+
+def shortened(name, most=40):
+    """Leave out the middle of a long name: its ends tell rows apart."""
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
 
 
 LETTERS = 13.5  # per inch
@@ -115,9 +120,17 @@ def panel_grid(count, most, width, height, margin, **more):
     columns = -(-count // lines)
     size = max(width * columns, NARROW), height * lines + margin
     figure, axes = canvas(*size, nrows=lines, ncols=columns, squeeze=False, **more)
+    figure.get_layout_engine().set(h_pad=0.08)  # inches: room between a panel's numbers and the next title
     for axis in axes.flat[count:]:
         axis.set_axis_off()
     return figure, axes
+
+
+def label_below(axes, count, text):
+    """Label the lowest panel of each column of a grid, of which the last line may be incomplete."""
+    for axis in axes.flat[max(0, count - axes.shape[1]) : count]:
+        axis.set_xlabel(text)
+        axis.tick_params(labelbottom=True)
 
 
 def save(figure, path, photographs=False, readme=False):
@@ -157,10 +170,13 @@ def write_text(text, path):
 
 
 def legend_below(figure, handles, labels, columns):
-    """Place the legend outside the axes; use fewer columns if the figure is too narrow."""
+    """Place the legend outside the axes; use fewer columns if the figure is too narrow. The id of a text is the whole
+    name."""
     handles, labels = list(handles), list(labels)
     for fewer in range(columns, 0, -1):
-        legend = figure.legend(handles, labels, loc="outside lower center", ncols=fewer)
+        legend = figure.legend(handles, map(shortened, labels), loc="outside lower center", ncols=fewer)
+        for text, label in zip(legend.texts, labels, strict=True):
+            text.set_gid(label)
         if legend.get_window_extent().width <= figure.bbox.width or fewer == 1:
             return
         legend.remove()

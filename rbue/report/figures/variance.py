@@ -16,6 +16,7 @@ from rbue.report.figures.style import (
     WIDTH,
     canvas,
     head,
+    label_below,
     legend_below,
     panel_grid,
     plain_ticks,
@@ -179,8 +180,7 @@ def layers_figure(numbers, title):
     for axis, row in zip(axes.flat, rows, strict=False):
         layer_panel(axis, numbers[numbers.row == row], row)
     head(figure, title)
-    for axis in axes[-1]:
-        axis.set_xlabel("Layer, in the order of execution")
+    label_below(axes, len(rows), "Layer, in the order of execution")
     figure.supylabel("Variance of the layer's sum")
     legend_below(figure, *axes.flat[0].get_legend_handles_labels(), 4)
     return figure

@@ -84,8 +84,8 @@ HEADLINE = (
     "**Our numbers compared with the printed ones.** Left: our accuracy and ECE minus the printed ones, one point per "
     "cell, with 95 % intervals. Right: ECE against test time, in milliseconds per image.",
     "Points around a line at zero, which is the printed number, for accuracy and for ECE; and curves of ECE over "
-    "test time, one for each method. Hollow points are one pass with the noise switched off, or Single after "
-    "temperature scaling.",
+    "test time, one for each method. Colours stand for rows and markers for networks in both. Crosses are one pass "
+    "with the noise switched off, a plus is Single after temperature scaling.",
 )
 NETWORK = {
     "framework": (

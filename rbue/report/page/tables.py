@@ -25,7 +25,7 @@ def name_of(dataset):
 
 def by_dataset(suite):
     """Return the datasets with a measured table, in the paper's order, with their networks and notes."""
-    measured = [found for found in suite.tables if found.measured]
+    measured = [found for found in suite.tables if found.cells.n.any()]
     datasets = sorted({found.dataset for found in measured}, key=lambda dataset: paper_order([dataset]))
     return [dataset_part(suite, dataset, [t for t in measured if t.dataset == dataset]) for dataset in datasets]
 
