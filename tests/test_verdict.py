@@ -176,11 +176,11 @@ def test_the_best_row_in_nll_and_ood_detection_is_named_with_its_lead():
     )
     assert last[0].sentence == (
         "Over CIFAR-10 with ResNet-18 alone, its mean NLL is 0.250 (−0.750 against Single, −0.500 against Deep "
-        "Ensemble(4)); it is the best in 1 of 1 (n = 1). The best proposed row, MC-RReLU, has 0.500 (−0.500 against "
+        "Ensemble(4)); it is the best in 1 of 1 (n = 1). The best variant of RBUE, MC-RReLU, has 0.500 (−0.500 against "
         "Single, −0.250 against Deep Ensemble(4))"
     )
     assert "0.875 (+0.375 against Single, +0.375 against Deep" in last[1].sentence
-    assert "best proposed row" not in last[1].sentence  # it is the best of all
+    assert "best variant" not in last[1].sentence  # it is the best of all
     assert "best? MC-DropReLU(0.9).** Over" in verdict.markdown(last)
 
 
