@@ -69,8 +69,7 @@ REAL = ("method=dropreLU q=1.5", "--seed 0", "-m seed=range(0,3,0)")  # also in 
 
 
 @pytest.mark.parametrize(
-    ("start", "line"),
-    [(call, line) for line in REFUSED] + [(start_process, line) for line in REAL],
+    ("start", "line"), [(call, line) for line in REFUSED] + [(start_process, line) for line in REAL]
 )
 def test_a_wrong_command_is_one_sentence_and_leaves_nothing(start, line, tmp_path):
     (tmp_path / "a_file").touch()

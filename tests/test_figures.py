@@ -366,10 +366,7 @@ def test_corrupted_runs_alone_have_their_figures(tmp_path):
 def own(found, **settings):
     """The same result, from a method that is not in the paper."""
     config = {key: value for key, value in found["config"].items() if key not in ("l", "u", "position")}
-    return found | {
-        "name": f"{found['name']}-{settings}",
-        "config": config | {"method": "own"} | settings,
-    }
+    return found | {"name": f"{found['name']}-{settings}", "config": config | {"method": "own"} | settings}
 
 
 @pytest.fixture
@@ -386,12 +383,7 @@ def own_method(monkeypatch):
 def test_a_method_of_ones_own_is_drawn_whatever_its_hyperparameters_are_called(own_method, tmp_path):
     made = [analysed("MC-RReLU", where=DIGITS), corrupted("MC-RReLU", where=DIGITS)]
     settings = [{"p": "deep/wide", "q": q} for q in (3, 10, 25)]
-    network = only(
-        [
-            analysed("Single", where=DIGITS),
-            *(own(found, **each) for each in settings for found in made),
-        ]
-    )
+    network = only([analysed("Single", where=DIGITS), *(own(found, **each) for each in settings for found in made)])
     draw(network, PAPER, tmp_path)
     labels = [f"own(p=deep/wide, q={q})" for q in (3, 10, 25)]
     assert list(network.clean.row) == ["Single", *labels]

@@ -79,10 +79,7 @@ def test_seeds_that_share_a_composition_are_what_they_are_alone(line):
 @pytest.mark.parametrize(
     "line, sentence",
     [
-        (
-            "sweep=table9",
-            "sweep=table9 is not known: choose one of all, demo, figures, position, rows, space, svi",
-        ),
+        ("sweep=table9", "sweep=table9 is not known: choose one of all, demo, figures, position, rows, space, svi"),
         ("sweep=rows dataset=digits q=0.9", "method=single has no setting 'q'"),
         ("sweep=position q=0.8,1.5", "q=1.5 must lie in [0, 1]"),
         ("sweep=position q=1.5", "q=1.5 must lie in [0, 1]"),

@@ -331,11 +331,7 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
     runs = records(results)
     runs = runs[runs.protocol == protocol]
     evidence = Evidence(
-        Numbers.of(frames[protocol]),
-        Numbers.of(paper_frame(paper_dir)),
-        protocol,
-        costs(runs),
-        corrupted_passes(runs),
+        Numbers.of(frames[protocol]), Numbers.of(paper_frame(paper_dir)), protocol, costs(runs), corrupted_passes(runs)
     )
     return findings(evidence)
 

@@ -5,18 +5,7 @@ from matplotlib.lines import Line2D
 
 from rbue.report.cells import paper_cells
 from rbue.report.figures.frames import count_text, methods_of, with_errors
-from rbue.report.figures.style import (
-    INK,
-    canvas,
-    framed,
-    head,
-    legend_below,
-    limits,
-    look_of,
-    save,
-    styled,
-    write_csv,
-)
+from rbue.report.figures.style import INK, canvas, framed, head, legend_below, limits, look_of, save, styled, write_csv
 from rbue.report.rows import in_order
 
 COLUMNS = [
