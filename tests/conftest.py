@@ -11,9 +11,11 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: small networks 
 import pytest
 from hydra import compose, initialize_config_dir
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "results" / "paper"
 sys.path.insert(0, str(ROOT))
 
+from rbue.errors import UserError  # noqa: E402
 from rbue.runs.compose import parse, register  # noqa: E402
 
 register()
@@ -22,6 +24,27 @@ register()
 def compose_run(*overrides):
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return parse(compose("config", overrides=list(overrides)))
+
+
+def refused(call, *args, **kwargs):
+    """The sentence with which a call is refused."""
+    with pytest.raises(UserError) as refusal:
+        call(*args, **kwargs)
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+def make_step(run, data, device="cpu"):
+    """The training step of a run, ready for the first batch."""
+    import torch
+
+    from rbue import methods
+    from rbue.training.step import Images, Step
+
+    device, network = torch.device(device), methods.build(run, data.classes, len(data.train_images))
+    step = Step(run, network, Images(data, run.crop, device), device)
+    step.shuffle(0)
+    return step
 
 
 @pytest.fixture
@@ -45,8 +68,6 @@ def digits():
 @pytest.fixture(scope="session")
 def few_digits(digits):
     """256 training images, so four steps per epoch."""
-    import dataclasses
-
     return dataclasses.replace(digits, train_images=digits.train_images[:256], train_labels=digits.train_labels[:256])
 
 

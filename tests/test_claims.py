@@ -6,11 +6,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import made_up
 import numpy as np
 import pytest
+from conftest import PAPER, ROOT
 
 from rbue.report import claims
 from rbue.report.claims import algebra, markdown
@@ -27,8 +27,6 @@ from rbue.runs import schema
 from rbue.runs.compose import canonical
 from rbue.runs.results import collect
 
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 CLAIMS = load(PAPER)
 LEDGER = {entry.id: entry for entry in claims.build([], PAPER)}
 

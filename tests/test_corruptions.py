@@ -8,21 +8,20 @@ import json
 import resource
 import runpy
 import sys
+from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from conftest import ROOT, refused
 from sklearn.datasets import load_sample_images
 
 from rbue.data import load
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, Draws, corrupt, jpeg, noise, spatter, weather
 from rbue.data.corruptions.severities import CIFAR, CONSTANTS, TINY
-from rbue.errors import UserError
 from rbue.runs import locks, results
 
-ROOT = Path(__file__).resolve().parents[1]
 NOISE = {"gaussian_noise": "gaussian", "shot_noise": "shot", "impulse_noise": "impulse", "speckle_noise": "speckle"}
 SEEDED = [*NOISE, "glass_blur", "motion_blur", "snow", "frost", "fog", "elastic_transform", "spatter"]
 HAS_FROST = find_spec("imagecorruptions") is not None
@@ -213,11 +212,7 @@ def test_64x64_images_are_saved_as_jpeg_like_the_official_ones():
     assert torch.equal(corrupt(small, "fog", 2, index), corrupt(small, "fog", 2, index, saved=0))
 
 
-def refusal(*args, **kwargs):
-    with pytest.raises(UserError) as refused:
-        corrupt(*args, **kwargs)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
+refusal = partial(refused, corrupt)
 
 
 def test_what_cannot_be_corrupted_is_refused_in_a_sentence():

@@ -1,9 +1,9 @@
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
+from conftest import ROOT
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import prune
@@ -341,7 +341,7 @@ def test_every_plain_pair_is_folded(make):
 
 
 def test_the_readmes_six_lines_run():
-    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
     code = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "resnet50" in block)
     names = {}
     exec(code, names)

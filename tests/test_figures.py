@@ -3,11 +3,11 @@
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import PAPER, ROOT
 from made_up import DIGITS, TYPES, analysed, corrupted, layer, read_records, result, sampled, write
 
 from rbue.evaluation import analysis
@@ -30,8 +30,6 @@ from rbue.report.figures import (
 from rbue.report.figures.style import COLOURS, framed
 from rbue.report.rows import ROWS
 
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 SIX = ["Single", "MC-Dropout(0.5)", "Deep Ensemble(4)", "SVI", "MC-RReLU", "MC-DropReLU(0.95)"]
 
 

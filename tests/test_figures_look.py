@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import PAPER, ROOT
 from made_up import analysed, corrupted, read_records, result, whole_suite, write
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
@@ -27,8 +28,6 @@ from rbue.report.figures import (
 )
 from rbue.report.rows import LABELS, ROWS
 
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 MATCHED = ("cifar10", "matched", "resnet18")
 DRAWING = (behaviours, corruptions, diversity, framework, headline, posterior, reliability, samples, variance)
 

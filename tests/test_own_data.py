@@ -4,11 +4,12 @@ import os
 import runpy
 import shutil
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT
+from conftest import PAPER, ROOT, refused
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
@@ -85,11 +86,7 @@ def own_run(tmp_path):
     return make
 
 
-def refusal(data_dir, **more):
-    with pytest.raises(UserError) as refused:
-        load("mine", data_dir, **more)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
+refusal = partial(refused, load, "mine")
 
 
 # --- a dataset --------------------------------------------------------------------------------------------------------
@@ -397,7 +394,7 @@ def test_results_tables_figures_and_page_show_what_is_the_users_own(finished, tm
     assert [level.severity for level in shifted.corruptions.own["darken"]] == [1, 2, 3, 4, 5]
     assert not shifted.corruptions.types and "fog takes uint8 images" in shifted.corruptions.skipped["fog"]
     runs = records(results.collect(folder))
-    (table,) = (table for table in build(runs, ROOT / "results" / "paper") if table.dataset == "mine")
+    (table,) = (table for table in build(runs, PAPER) if table.dataset == "mine")
     assert "Single" in write_table(table, tmp_path / "tables")[0].read_text()
     (network,) = networks(runs)
     paths = {path.name: path.read_text() for path in beyond.draw(network, None, tmp_path / "figures")}
@@ -407,7 +404,7 @@ def test_results_tables_figures_and_page_show_what_is_the_users_own(finished, tm
     assert float(random.split("|")[-2].split()[0]) > 0
     assert paths["own-corruptions.csv"].splitlines()[1].startswith("Single,darken,1,")
     assert "severity 5" in paths["own-corruptions.md"]
-    page = build_page(results.collect(folder), ROOT / "results" / "paper", tmp_path / "figures", tmp_path / "none")
+    page = build_page(results.collect(folder), PAPER, tmp_path / "figures", tmp_path / "none")
     assert "darken" in page and "margin" in page
 
 

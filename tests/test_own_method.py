@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import PAPER, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def command(script, *words, cwd):
     return done.stdout
 
 
-OPTIONS = ("--plugin", "my_methods", "--paper", str(ROOT / "results" / "paper"))
+OPTIONS = ("--plugin", "my_methods", "--paper", str(PAPER))
 
 
 def test_it_is_a_row_of_the_table_below_the_papers(work):

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import ROOT
+from conftest import PAPER, ROOT
 
 from rbue import cli, methods, metrics, networks, noise, plugins, sampling, surgery
 from rbue.config import Run, training
@@ -110,7 +110,7 @@ def test_an_installed_method_trains_sweeps_and_is_a_row(installed):
     assert sorted(result["passes"] for result in results) == [2, 2, 4, 4]
     assert {(r["config"]["arch"], "network" in r["config"]) for r in results} == {("mine", True), ("small", False)}
 
-    tables = ["scripts/tables.py", "--paper", ROOT / "results" / "paper", "--out", work / "tables"]
+    tables = ["scripts/tables.py", "--paper", PAPER, "--out", work / "tables"]
     command(installed, *tables, "--config-dir", folder)
     text = (work / "tables/quick/digits.md").read_text()
     for row in ("| masksembles(masks=2) ", "| masksembles "):

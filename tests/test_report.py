@@ -10,6 +10,7 @@ from pathlib import Path
 import chromium
 import pytest
 from commands import call
+from conftest import PAPER, ROOT
 from made_up import DIGITS, corrupted, read, read_records, result, whole_suite, write
 from matplotlib.figure import Figure
 
@@ -24,8 +25,6 @@ from rbue.report.text import announced
 from rbue.runs.places import COMMAND
 from rbue.runs.results import collect
 
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 VOID = {"meta", "link", "img", "input", "br"}
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import made_up
 import pytest
+from conftest import PAPER, ROOT
 
 from rbue.config import name_of
 from rbue.errors import UserError
@@ -28,11 +29,9 @@ from rbue.report.records import records
 from rbue.runs import results, schema
 from rbue.runs.compose import canonical
 
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import migrate  # noqa: E402
+import migrate
 
 # --- files that are no result -----------------------------------------------------------------------------------------
 

@@ -7,12 +7,12 @@ import subprocess
 import sys
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 
 import made_up
 import pandas as pd
 import pytest
 from commands import call
+from conftest import PAPER, ROOT
 
 from rbue.report import cells, position
 from rbue.report.cells import bold_agreement, paper_cells
@@ -22,9 +22,6 @@ from rbue.report.rows import LABELS, PROPOSED, ROWS, match_row
 from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
 from rbue.runs.compose import canonical
 from rbue.runs.results import collect
-
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 
 
 def result(label, accuracy=0.95, ece=0.03, seconds=200.0, hardware="NVIDIA H200", where=(), **changes):

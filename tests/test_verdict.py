@@ -1,11 +1,11 @@
 """The verdict follows the numbers: the paper's own, made-up ones, and none."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import made_up
 import numpy as np
 import pytest
+from conftest import PAPER, ROOT
 
 from rbue.report import verdict
 from rbue.report.claims.numbers import Numbers, paper_frame
@@ -16,8 +16,6 @@ from rbue.report.rows import LABELS, PROPOSED
 from rbue.report.verdict import NO, PARTLY, UNKNOWN, YES, Evidence
 from rbue.runs.results import collect
 
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 PRINTED = Numbers.of(paper_frame(PAPER))
 ERRORS = {"accuracy": 0.2, "ece": 0.002}
 
