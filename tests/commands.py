@@ -9,7 +9,7 @@ import os
 import runpy
 import sys
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
-from subprocess import CompletedProcess
+from subprocess import CompletedProcess, run
 
 from conftest import ROOT
 from hydra.core.global_hydra import GlobalHydra
@@ -24,6 +24,12 @@ def call(script, *words, cwd=ROOT):
     with as_new_process(argv), chdir(cwd), redirect_stdout(out), redirect_stderr(err):
         code = exit_status(argv[0])
     return CompletedProcess(argv, code, out.getvalue(), err.getvalue())
+
+
+def call_without_torch(script, *words):
+    """Run a script in a new process, which must not import torch, and return what it prints."""
+    code = f"import runpy, sys; runpy.run_path('{script}', run_name='__main__'); assert 'torch' not in sys.modules"
+    return run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def exit_status(path):

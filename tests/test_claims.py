@@ -2,13 +2,12 @@
 
 import random
 import re
-import subprocess
-import sys
 from itertools import product
 
 import made_up
 import numpy as np
 import pytest
+from commands import call_without_torch
 from conftest import PAPER, ROOT
 
 from rbue.report import claims
@@ -445,17 +444,10 @@ def test_a_shorter_training_than_the_papers_is_named_beside_its_verdicts():
     assert "the paper for 200" not in full
 
 
-def run_command(results, out):
-    code = (
-        "import sys, runpy; runpy.run_path('scripts/claims.py', run_name='__main__'); assert 'torch' not in sys.modules"
-    )
-    command = [sys.executable, "-c", code, "--results", str(results), "--out", str(out), "--print"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-
 def test_the_command_writes_the_same_bytes_twice_without_torch_or_paths(tmp_path):
     runs = [result(SINGLE, seed=s, accuracy=0.94 + s / 100) for s in range(2)] + [diverse(Q8, 0.01, 0.03)]
-    said = run_command(made_up.write(tmp_path / "a", runs), tmp_path / "one.md")
+    folder = made_up.write(tmp_path / "a", runs)
+    said = call_without_torch("scripts/claims.py", "--results", folder, "--out", tmp_path / "one.md", "--print")
     page = (tmp_path / "one.md").read_text()
     random.Random(0).shuffle(runs)
     assert page == markdown(build(runs))

@@ -1,13 +1,12 @@
 """The figures show what was measured: exact numbers, separate sources, the same bytes every time."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import PAPER, ROOT
+from commands import call, call_without_torch
+from conftest import PAPER
 from made_up import DIGITS, TYPES, analysed, corrupted, layer, read_records, result, sampled, write
 
 from rbue.evaluation import analysis
@@ -323,10 +322,7 @@ def test_a_layer_without_negative_inputs_has_no_ratio():
 
 
 def test_the_drawn_activations_are_the_layers_own(tmp_path):
-    sys.path.insert(0, str(ROOT / "scripts"))
-    import activations as script
-
-    script.main(["--q", "0.5", "--out", str(tmp_path)])
+    call("scripts/activations.py", "--q", "0.5", "--out", tmp_path)
     frame = pd.read_csv(tmp_path / "activations.csv")
     assert set(activations.slopes(frame, "ReLU")) == {0} and set(activations.slopes(frame, "DropReLU")) == {0, 1}
     assert all(1 / 8 <= slope <= 1 / 3 for slope in activations.slopes(frame, "RReLU"))
@@ -432,26 +428,16 @@ def test_every_method_has_its_own_colour():
     assert len(set(COLOURS.values())) == len(COLOURS)
 
 
-def run_script(tmp_path, results, check="pass"):
-    write(tmp_path / "runs", results)
-    argv = ["--results", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
-    code = f"import sys; sys.path.insert(0, 'scripts'); import figures; figures.main({argv}); {check}"
-    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-
 def test_the_command_needs_no_torch_and_says_what_is_missing_and_what_makes_it(tmp_path):
-    said = run_script(tmp_path, [result("Single")], check="assert 'torch' not in sys.modules")
+    runs = write(tmp_path / "runs", [result("Single")])
+    said = call_without_torch("scripts/figures.py", "--results", runs, "--out", tmp_path / "out")
     assert "resnet18: behaviours" in said
     assert "'python train.py -m sweep=rows dataset=cifar10_c arch=resnet18 protocol=fast' makes it" in said
     assert "No diversity matrices yet" in said and "No metrics against samples yet" in said
 
 
-def test_without_results_the_command_says_so(tmp_path, capsys):
-    sys.path.insert(0, str(ROOT / "scripts"))
-    import figures
-
-    figures.main(["--results", str(tmp_path)])
-    assert "no figures: 'make demo'" in capsys.readouterr().out
+def test_without_results_the_command_says_so(tmp_path):
+    assert "no figures: 'make demo'" in call("scripts/figures.py", "--results", tmp_path).stdout
 
 
 def test_the_posterior_shows_each_weight_and_every_epoch_over_seeds():

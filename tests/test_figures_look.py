@@ -1,15 +1,16 @@
 """How figures look: one text size, one ink, a look per row; and the headline figure."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import PAPER, ROOT
+from commands import call
+from conftest import PAPER
 from made_up import analysed, corrupted, read_records, result, whole_suite, write
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
+from rbue.report import figures
 from rbue.report.figures import (
     FIGURES,
     behaviours,
@@ -201,16 +202,11 @@ def test_the_caption_of_the_headline_says_protocol_hardware_and_seeds(drawn):
     assert "10 of the paper's 90 cells, protocol matched, 1 seed" in told and "NVIDIA H200 (bf16)" in told
 
 
-def test_the_command_draws_the_headline_unless_a_selection_is_asked_for(tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(ROOT / "scripts")
-    sys.modules.pop("figures", None)
-    import figures
-
+def test_the_command_draws_the_headline_unless_a_selection_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "draw", lambda *_: {})
     monkeypatch.setattr(figures, "draw_general", lambda *_: [])
     runs = write(tmp_path / "runs", [result("Single", where=MATCHED)])
-    argv = ["--results", str(runs), "--out", str(tmp_path / "out")]
-    figures.main([*argv, "--arch", "resnet18"])
+    words = ["scripts/figures.py", "--results", runs, "--out", tmp_path / "out"]
+    call(*words, "--arch", "resnet18")
     assert not (tmp_path / "out").exists()
-    figures.main(argv)
-    assert "out: headline" in capsys.readouterr().out and (tmp_path / "out" / "headline.png").exists()
+    assert "out: headline" in call(*words).stdout and (tmp_path / "out" / "headline.png").exists()

@@ -1,14 +1,13 @@
 """A user's own images, corruptions and metrics: a folder, a YAML or a decorator is enough, and no old byte changes."""
 
 import os
-import runpy
 import shutil
-import sys
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from commands import call
 from conftest import PAPER, ROOT, refused
 from hydra import compose, initialize_config_dir
 from PIL import Image
@@ -208,15 +207,12 @@ def test_a_size_is_for_own_images_and_a_missing_folder_says_both_forms(tmp_path)
         load("digits", tmp_path, 16)
 
 
-def test_the_data_script_reads_the_size_of_the_yaml_unless_it_is_given(mine, tmp_path, monkeypatch, capsys):
+def test_the_data_script_reads_the_size_of_the_yaml_unless_it_is_given(mine, tmp_path):
     data_dir, path = mine("images", shape=(20, 24)), tmp_path / "conf" / "dataset" / "mine.yaml"
     path.write_text(MINE + "size: 16\n")
-    words = ["prepare_data.py", "mine", "--data-dir", str(data_dir), "--config-dir", str(tmp_path / "conf")]
-    monkeypatch.setenv("RBUE_CONFIG_DIR", "")  # the script sets it
-    for more, size in (([], 16), (["--size", "8"], 8)):
-        monkeypatch.setattr(sys, "argv", words + more)
-        runpy.run_path(str(ROOT / "scripts" / "prepare_data.py"), run_name="__main__")
-        assert f"24 training and 12 test images, {size} × {size}, 3 classes" in capsys.readouterr().out
+    words = ["scripts/prepare_data.py", "mine", "--data-dir", data_dir, "--config-dir", tmp_path / "conf"]
+    for more, size in (([], 16), (["--size", 8], 8)):
+        assert f"24 training and 12 test images, {size} × {size}, 3 classes" in call(*words, *more).stdout
 
 
 def test_the_size_is_in_the_name_of_a_run_and_its_absence_is_not(own_run, mine):
@@ -408,8 +404,7 @@ def test_results_tables_figures_and_page_show_what_is_the_users_own(finished, tm
     assert "darken" in page and "margin" in page
 
 
-def test_the_examples_images_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["make_images.py", str(tmp_path / "shapes")])
-    runpy.run_path(str(ROOT / "examples" / "own_images" / "make_images.py"), run_name="__main__")
+def test_the_examples_images_are_read(tmp_path):
+    call("examples/own_images/make_images.py", tmp_path / "shapes")
     data = load("shapes", tmp_path, 32)
     assert data.names == ("disc", "square") and len(data.train_images) == 400 and len(data.test_images) == 100
