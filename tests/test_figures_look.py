@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from commands import call
 from conftest import PAPER
-from made_up import analysed, corrupted, read_records, result, whole_suite, write
+from made_up import analysed, corrupted, only, read_records, result, whole_suite, write
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
@@ -20,7 +20,6 @@ from rbue.report.figures import (
     frames,
     framework,
     headline,
-    networks,
     posterior,
     reliability,
     samples,
@@ -31,11 +30,6 @@ from rbue.report.rows import LABELS, ROWS
 
 MATCHED = ("cifar10", "matched", "resnet18")
 DRAWING = (behaviours, corruptions, diversity, framework, headline, posterior, reliability, samples, variance)
-
-
-def only(results):
-    (network,) = networks(read_records(results))
-    return network
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +43,7 @@ def drawn():
             for module in DRAWING:
                 patch.setattr(module, name, lambda *_: Path(), raising=False)
         patch.setitem(FIGURES, "tables of twins, temperature and OOD images", lambda *_: [])
-        draw(only(whole_suite(MATCHED)), PAPER, "out")
+        draw(only(whole_suite(MATCHED)), "out")
         headline.draw(read_records(whole_suite(MATCHED)), PAPER, "out")
     return figures
 

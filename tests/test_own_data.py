@@ -393,7 +393,7 @@ def test_results_tables_figures_and_page_show_what_is_the_users_own(finished, tm
     (table,) = (table for table in build(runs, PAPER) if table.dataset == "mine")
     assert "Single" in write_table(table, tmp_path / "tables")[0].read_text()
     (network,) = networks(runs)
-    paths = {path.name: path.read_text() for path in beyond.draw(network, None, tmp_path / "figures")}
+    paths = {path.name: path.read_text() for path in beyond.draw(network, tmp_path / "figures")}
     head, _, alone, random = [line for line in paths["scores.md"].splitlines() if line.startswith("|")]
     assert head.split()[-2] == "margin" and "OOD" not in head
     assert "–" in alone.split("|")[-2]  # one of its two seeds has no margin

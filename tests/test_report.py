@@ -9,7 +9,7 @@ import chromium
 import pytest
 from commands import call, call_without_torch
 from conftest import PAPER, ROOT
-from made_up import DIGITS, corrupted, read, read_records, result, whole_suite, write
+from made_up import DIGITS, corrupted, only, read, read_records, result, whole_suite, write
 from matplotlib.figure import Figure
 
 from rbue.report import cells, claims, verdict
@@ -37,8 +37,7 @@ def page(tmp_path_factory):
     results = [*whole_suite(), result("Single")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", lambda figure, path, **more: Path(path).touch())
-        (network,) = networks(read_records(whole_suite()))
-        draw(network, PAPER, folder / "figures")
+        draw(only(whole_suite()), folder / "figures")
         draw_general(folder / "figures")
     path = folder / "report.html"
     path.write_text(build(results, folder / "figures", ROOT / "results" / "benchmarks"), encoding="utf-8")
@@ -105,10 +104,10 @@ def test_it_has_every_row_table_claim_and_figure(page):
 
 
 def test_a_whole_suite_leaves_no_figure_and_no_table_empty(page):
-    (network,) = networks(read_records(whole_suite()))
+    network = only(whole_suite())
     pictures = [path.read_text() for path in page.parent.rglob("*.svg")]
     assert len(pictures) == 12 and all(text.count("<title>") + text.count("<path") > 10 for text in pictures)
-    assert len(grids(network, PAPER)) == 6 and left_out(read_records(whole_suite())) == []
+    assert len(grids(network)) == 6 and left_out(read_records(whole_suite())) == []
 
 
 def test_pictures_have_words_and_tables_have_captions_and_headers(page):

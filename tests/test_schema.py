@@ -77,7 +77,7 @@ def show(runs):
     """Show every number that the tables beside figures and the claims use from a run."""
     our_frames(runs.result)
     for network in networks(runs):
-        assert all(grid.rows for grid in grids(network, PAPER))
+        assert all(grid.rows for grid in grids(network))
         for load in (samples.load, corruptions.load, framework.load, partial(reliability.load, key="rejection")):
             load(network)
         if len(bins := reliability.load(network, "reliability")):

@@ -203,7 +203,7 @@ def averages_grid(title, frame):
     return Grid(title, AVERAGES, frame.to_dict("records"), [note])
 
 
-def grids(network, paper_dir):
+def grids(network):
     """Return one table per source of images."""
     found = []
     for source, part in by_source(load(network)):
@@ -229,5 +229,5 @@ def draw_source(network, source, frame, folder):
     ]
 
 
-def draw(network, paper_dir, folder):
+def draw(network, folder):
     return [path for source, part in by_source(load(network)) for path in draw_source(network, source, part, folder)]

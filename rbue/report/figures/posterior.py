@@ -100,7 +100,7 @@ def legend_parts():
     return handles.values(), handles
 
 
-def draw(network, paper_dir, folder):
+def draw(network, folder):
     frame = load(network)
     if frame.empty:
         return []

@@ -139,7 +139,7 @@ def outside_text(numbers):
 BINS = "a dot is a bin: its area is the share of images in it, its line the gap to perfect calibration"
 
 
-def draw_reliability(network, paper_dir, folder):
+def draw_reliability(network, folder):
     frame = load(network, "reliability")
     if frame.empty:
         return []
@@ -148,7 +148,7 @@ def draw_reliability(network, paper_dir, folder):
     return [*save(diagrams(numbers, title), folder / "reliability"), write_csv(numbers, folder / "reliability.csv")]
 
 
-def draw_rejection(network, paper_dir, folder):
+def draw_rejection(network, folder):
     frame = load(network, "rejection")
     if frame.empty:
         return []

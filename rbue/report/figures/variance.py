@@ -210,12 +210,12 @@ def layers_grid(network, numbers):
     return Grid(f"Variance layer by layer: {network.title()}, {row}", columns, layers, notes)
 
 
-def grids(network, paper_dir):
+def grids(network):
     frame = load(network)
     return [] if frame.empty else [layers_grid(network, layers(frame))]
 
 
-def draw(network, paper_dir, folder):
+def draw(network, folder):
     frame = load(network)
     if frame.empty:
         return []

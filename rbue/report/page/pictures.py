@@ -269,7 +269,7 @@ def network_part(suite, network, shown):
         for stem, (caption, alt) in NETWORK.items()
         if folder / f"{stem}.svg" in shown
     ]
-    tables = grids(network, suite.paper_dir)  # of corrupted images, there is one per source
+    tables = grids(network)  # of corrupted images, there is one per source
     names = distinct(slug("table", *place, each.title.split(":")[0]) for each in tables)
     found = [
         grid(each, name, tags=tags) | {"caption": numbered_title(each)}

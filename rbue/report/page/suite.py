@@ -32,8 +32,8 @@ class Suite:
         results = list(results)
         runs, frames = records(results), claims.our_frames(results)  # resampling takes seconds, so it is done once
         built = cells.build(runs, paper_dir), position.build(runs, paper_dir), claims.build(results, paper_dir, frames)
-        findings = verdict.build(results, paper_dir, frames)
-        return cls(runs, Path(paper_dir), Path(figures_dir), Path(benchmarks_dir), *built, networks(runs), findings)
+        built = *built, networks(runs, paper_dir), verdict.build(results, paper_dir, frames)
+        return cls(runs, Path(paper_dir), Path(figures_dir), Path(benchmarks_dir), *built)
 
     @property
     def folder(self):
