@@ -11,6 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from rbue.report.bootstrap import mean_of
+from rbue.report.claims.evidence import listed
 from rbue.report.claims.numbers import SEVERITIES, Numbers, our_frames, paper_frame
 from rbue.report.claims.values import Value, holm
 from rbue.report.records import in_tables, over_seeds, records
@@ -90,10 +92,6 @@ class Evidence:
 
 
 # --- numbers in words -------------------------------------------------------------------------------------------------
-
-
-def mean(values: list[Value]) -> Value:
-    return sum(values[1:], values[0]) * (1 / len(values))
 
 
 def largest(values: list[Value]) -> Value:
@@ -190,7 +188,7 @@ def deep_ensemble(e: Evidence) -> Found:
     if not places:
         return NOTHING
     gaps = {
-        m: mean([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in METRICS
+        m: mean_of([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in METRICS
     }
     text = (
         "For each metric we take the best of the five proposed rows, chosen on the test images, which favours RBUE. It "
@@ -206,7 +204,10 @@ def other_baselines(e: Evidence) -> Found:
         return NOTHING
     said, signs = [], []
     for name, rows in (("MC-Dropout", DROPOUT), ("SVI", [SVI])):
-        gaps = {m: mean([mean(e.values(p, PROPOSED, m)) - mean(e.values(p, rows, m)) for p in places]) for m in METRICS}
+        gaps = {
+            m: mean_of([mean_of(e.values(p, PROPOSED, m)) - mean_of(e.values(p, rows, m)) for p in places])
+            for m in METRICS
+        }
         said.append(f"{compare(gaps)} than {name}")
         signs += [gap.sign for gap in gaps.values()]
     pairs = [(p, ours, theirs) for p in places for ours in PROPOSED for theirs in [*DROPOUT, SVI]]
@@ -385,10 +386,6 @@ def in_short(found: list[Finding]) -> str:
         f"Not measured: {listed(named[UNKNOWN])}" if named[UNKNOWN] else "",
     ]
     return ". ".join(filter(None, parts))
-
-
-def listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:
