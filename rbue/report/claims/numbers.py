@@ -14,15 +14,13 @@ import pandas as pd
 
 from rbue.report.claims import sampling
 from rbue.report.claims.values import Value, binomial
-from rbue.report.paper import read_paper
+from rbue.report.paper import CORRUPTIONS, HALF, PAPERS_IMAGES, read_paper
 from rbue.report.records import everywhere, most_passes, over_pairs, over_seeds, pairs, records
 from rbue.report.rows import LABELS, by_protocol, labelled, paper_order
 
 CELL = ["dataset", "arch", "row", "metric"]
-PAPERS_IMAGES = 10_000  # in each of the paper's test sets
-HALF = {"accuracy": 0.005, "ece": 0.005, "time": 0.05, "jsd": 0.0005, "dis": 0.0005}  # half of the last printed digit
 TIME_NOISE = 0.02  # relative variation of a training time from run to run on one machine
-CORRUPTIONS, SEVERITIES = 19, range(1, 6)
+SEVERITIES = range(1, 6)
 BLOCK = "@block"
 DIVERSITY = {"dataset": "cifar10", "arch": "resnet18"}  # Tables 4 and 5 do not state their dataset: see numbers.json
 

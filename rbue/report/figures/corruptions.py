@@ -23,11 +23,11 @@ from rbue.report.figures.style import (
     write_csv,
     write_text,
 )
+from rbue.report.paper import CORRUPTIONS
 from rbue.report.records import most_passes, over_seeds
 from rbue.report.rows import METHODS
 from rbue.runs.schema import Level
 
-ALL_TYPES = 19
 SIX = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0}
 Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # in the paper's two box plots
 SEVERITIES = range(6)
@@ -119,7 +119,7 @@ def averages(cells):
 
 def caption(network, source, frame, numbers):
     types = numbers.types.max()
-    which = f"{types} {source} types" if types == ALL_TYPES else f"{types} of {ALL_TYPES} types, {source}"
+    which = f"{types} {source} types" if types == CORRUPTIONS else f"{types} of {CORRUPTIONS} types, {source}"
     drawn = frame[~frame.method.isin(["single", "deep_ensemble"])].passes.dropna()
     samples = f", {count_text(drawn.astype(int), 'sample')}" if len(drawn) else ""
     return f"{network.title('-C')}\n{which}, {count_text(numbers.n)}{samples}"

@@ -25,6 +25,7 @@ from rbue.report.figures.style import (
     write_csv,
 )
 from rbue.report.records import over_seeds
+from rbue.report.rows import PROPOSED_METHODS
 
 DRAWN = 50  # percent of the images; beyond, a handful of mistakes is left, and curves show chance
 
@@ -114,7 +115,7 @@ def curves(numbers, title):
 def split(numbers):
     """Return {panel's title: rows}. Rows that are not proposed by the paper stand together."""
     rows = list(dict.fromkeys(numbers.row))
-    proposed = [row for row, method in methods_of(numbers) if method in ("rrelu", "dropreLU")]
+    proposed = [row for row, method in methods_of(numbers) if method in PROPOSED_METHODS]
     guides = [row for row, method in methods_of(numbers) if method in ("single", "deep_ensemble")]
     others = [row for row in rows if row not in proposed]
     if not proposed or set(others) <= set(guides):
