@@ -189,7 +189,7 @@ def headline(suite):
     return picture(suite, path, *HEADLINE) if path.exists() else None
 
 
-def benchmark_picture(suite, path, hardware):
+def benchmark_picture(path, hardware):
     drawn = path.with_suffix(".svg")
     if not drawn.exists():
         return None
