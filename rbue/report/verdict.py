@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from rbue.report.bootstrap import mean_of
+from rbue.report.bootstrap import mean_of as mean
 from rbue.report.claims.evidence import listed
 from rbue.report.claims.numbers import SEVERITIES, Numbers, our_frames, paper_frame
 from rbue.report.claims.values import Value, holm
@@ -188,7 +188,7 @@ def deep_ensemble(e: Evidence) -> Found:
     if not places:
         return NOTHING
     gaps = {
-        m: mean_of([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in METRICS
+        m: mean([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in METRICS
     }
     text = (
         "For each metric we take the best of the five proposed rows, chosen on the test images, which favours RBUE. It "
@@ -204,10 +204,7 @@ def other_baselines(e: Evidence) -> Found:
         return NOTHING
     said, signs = [], []
     for name, rows in (("MC-Dropout", DROPOUT), ("SVI", [SVI])):
-        gaps = {
-            m: mean_of([mean_of(e.values(p, PROPOSED, m)) - mean_of(e.values(p, rows, m)) for p in places])
-            for m in METRICS
-        }
+        gaps = {m: mean([mean(e.values(p, PROPOSED, m)) - mean(e.values(p, rows, m)) for p in places]) for m in METRICS}
         said.append(f"{compare(gaps)} than {name}")
         signs += [gap.sign for gap in gaps.values()]
     pairs = [(p, ours, theirs) for p in places for ours in PROPOSED for theirs in [*DROPOUT, SVI]]
@@ -332,7 +329,11 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
     runs = records(results)
     runs = runs[runs.protocol == protocol]
     evidence = Evidence(
-        Numbers.of(frames[protocol]), Numbers.of(paper_frame(paper_dir)), protocol, costs(runs), corrupted_passes(runs)
+        Numbers.of(frames[protocol]),
+        Numbers.of(paper_frame(paper_dir)),
+        protocol,
+        costs(runs),
+        corrupted_passes(runs),
     )
     return findings(evidence)
 
