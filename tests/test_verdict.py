@@ -156,13 +156,11 @@ def test_a_divergence_of_zero_is_no_base_of_a_ratio():
 def test_the_readme_opens_with_the_verdict_that_the_committed_results_give():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = text.split(verdict.BEGIN)[1].split(verdict.END)[0].strip()
-    assert shown == verdict.markdown(verdict.build(list(collect(ROOT / "results" / "runs")), PAPER)), (
-        "run 'make claims'"
-    )
+    assert shown == verdict.markdown(verdict.build(collect(ROOT / "results" / "runs"), PAPER)), "run 'make claims'"
 
 
 def test_the_headline_figure_counts_as_the_verdict_does():
-    results = list(collect(ROOT / "results" / "runs"))
+    results = collect(ROOT / "results" / "runs")
     sentence = verdict.build(results, PAPER)[0].sentence
     cells = headline.compared(records(results), PAPER)
     accuracy, ece = (headline.agree(cells, metric).sum() for metric in ("accuracy", "ece"))

@@ -118,17 +118,12 @@ def describe(items):
 
 def clause(part, items, total):
     """Return 'accuracy 3 win / 12 tie / 1 loss of 16 (-0.81 to +0.35 pp), 32 missing'."""
-    if total == 1 or not items[0].words:
-        return " ".join(filter(None, [part, span(items), verdict_word(items)]))
+    if total == 1:
+        return " ".join(filter(None, [part, span(items), f"({items[0].words[1 - items[0].outcome]})"]))
     colon = "" if items[0].words == VERSUS else ":"
     text = f"{part}{colon} {counts([item.outcome for item in items], items[0].words)} of {len(items)}"
     shown, missing = span(items), total - len(items)
     return text + (f" ({shown})" if shown else "") + beyond(items) + (f", {missing} missing" if missing else "")
-
-
-def verdict_word(items):
-    words = items[0].words
-    return f"({words[1 - items[0].outcome]})" if words else ""
 
 
 def counts(outcomes, words):

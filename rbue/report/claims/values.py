@@ -111,8 +111,8 @@ class Value:
 
 
 def binomial(share, images):
-    """Standard error of a share of the test images; 0 if their number is unknown."""
-    return sqrt(max(share * (1 - share), 0) / images) if images else 0.0
+    """Standard error of a share of the test images."""
+    return sqrt(max(share * (1 - share), 0) / images)
 
 
 def holm(ps, level=LEVEL):

@@ -29,7 +29,6 @@ class Suite:
 
     @classmethod
     def of(cls, results, paper_dir, figures_dir, benchmarks_dir):
-        results = list(results)
         runs, frames = records(results), claims.our_frames(results)  # resampling takes seconds, so it is done once
         built = cells.build(runs, paper_dir), position.build(runs, paper_dir), claims.build(results, paper_dir, frames)
         built = *built, networks(runs, paper_dir), verdict.build(results, paper_dir, frames)
