@@ -57,13 +57,6 @@ def test_predictions_do_not_depend_on_the_batch_size(kind):
     assert torch.allclose(whole, samples_of(net, X, samples=4, batch=2), atol=1e-5)
 
 
-def test_the_mean_and_its_entropy_are_the_prediction_and_its_uncertainty():
-    prediction = rbue.predict(network(), X, samples=4, keep_samples=True)
-    assert prediction.samples.shape == (4, 7, 10)
-    assert torch.allclose(prediction.mean.sum(1), torch.ones(7))
-    assert torch.allclose(prediction.entropy, -(prediction.mean * prediction.mean.log()).sum(1))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_sampling_changes_no_buffer_and_no_mode(kind):
     net = network(kind).train()
