@@ -16,6 +16,7 @@ PAPER = ROOT / "results" / "paper"
 sys.path.insert(0, str(ROOT))
 
 from rbue.errors import UserError  # noqa: E402
+from rbue.runs import results  # noqa: E402
 from rbue.runs.compose import parse, register  # noqa: E402
 
 register()
@@ -45,6 +46,14 @@ def make_step(run, data, device="cpu"):
     step = Step(run, network, Images(data, run.crop, device), device)
     step.shuffle(0)
     return step
+
+
+def have_same_weights(*runs):
+    """Whether two trained runs have the same weights, to the bit."""
+    import torch
+
+    one, other = (torch.load(results.weights_folder(run) / "weights.pt", weights_only=True)["network"] for run in runs)
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.fixture

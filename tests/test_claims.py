@@ -84,10 +84,7 @@ COUNTED_BY_HAND = [
     ("A14", "ECE 45 win / 0 tie / 0 loss of 45"),
     ("A15", "at most as many test passes as Deep Ensemble: 45 no of 45 (25.00×)"),
     ("B1", "accuracy on par with Deep Ensemble: 2 no of 2 (-2.45 to -1.69 pp)"),
-    (
-        "B2",
-        "accuracy: 4 yes / 6 unclear of 10 (-0.19 to +3.19 pp)",
-    ),  # of 5 beyond 1.96 errors, 4 survive Holm's correction
+    ("B2", "accuracy: 4 yes / 6 unclear of 10 (-0.19 to +3.19 pp)"),  # of 5 beyond 1.96 errors, 4 survive Holm
     ("B2", "(-0.050 to +0.000)"),
     ("B4", "(2.41×"),
     ("B5", "ECE 3 win / 0 tie / 0 loss of 3 (-0.050 to -0.010), beyond rounding and noise 1 / 2 / 0"),
@@ -362,9 +359,8 @@ def test_a_corrupted_test_set_brings_no_clean_numbers():
 def test_parameters_are_counted_where_the_paper_prints_none():
     verdict = ours("A7", [result(label, place) for label, place in product(LABELS, EVERYWHERE)])
     assert verdict.status == "partly"
-    assert (
-        "4 times the parameters: 72 yes / 9 no of 81 (2.00× to 4.00×)" in verdict.evidence
-    )  # SVI has mean and deviation
+    # SVI has a mean and a deviation per weight
+    assert "4 times the parameters: 72 yes / 9 no of 81 (2.00× to 4.00×)" in verdict.evidence
 
 
 def test_few_test_images_do_not_make_everything_on_par():

@@ -190,14 +190,7 @@ def test_what_is_refused_before_it_began_leaves_nothing(digits_run, tmp_path):
 def test_the_time_left_is_the_pace_of_the_cells_done(digits_run):
     done = digits_run()
     runs = [done, digits_run("seed=1"), digits_run("method=deep_ensemble", "members=3"), digits_run("arch=vgg13")]
-    content = {
-        "format": schema.FORMAT,
-        "name": done.name,
-        "config": done.identity,
-        "metrics": {"accuracy": 0.9, "ece": 0.1},
-        "seconds": {"train": 10.0, "evaluate": 1.0},
-        "trainings": [{}],
-    }
+    content = made_up.result("Single", where=made_up.DIGITS) | {"seconds": {"train": 10.0, "evaluate": 1.0}}
     results.write(results.folder(done) / "result.json", content)
     checkpoints.save(results.weights_folder(done) / "weights.pt", {})
     cells = [sweeps.cell(run) for run in runs]

@@ -2,7 +2,7 @@ import copy
 
 import pytest
 import torch
-from conftest import make_step
+from conftest import have_same_weights, make_step
 
 from rbue import methods, training
 from rbue.errors import UserError
@@ -13,10 +13,6 @@ from rbue.training import loop, packs
 from rbue.training.step import learning_rates
 
 CPU = torch.device("cpu")
-
-
-def weights(run):
-    return torch.load(results.weights_folder(run) / "weights.pt", weights_only=True)["network"]
 
 
 class Killed(BaseException):
@@ -41,9 +37,7 @@ def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits
         training.load_or_train([killed], few_digits, CPU)
     monkeypatch.setattr(loop, "train_epoch", train_epoch)
     training.load_or_train([killed], few_digits, CPU)
-    first, second = weights(whole), weights(killed)
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert have_same_weights(whole, killed)
     assert not (results.weights_folder(killed) / "checkpoint.pt").exists()
 
 
@@ -84,8 +78,7 @@ def test_runs_trained_side_by_side_are_what_they_are_alone(digits_run, few_digit
     packed = [digits_run("epochs=2", *s, f"weights_dir={tmp_path}/packed") for s in settings]
     training.load_or_train(alone, few_digits, CPU)
     loop.fit(packed, few_digits, CPU)
-    for one, other in zip(map(weights, alone), map(weights, packed), strict=True):
-        assert all(torch.equal(one[name], other[name]) for name in one)
+    assert all(map(have_same_weights, alone, packed))
 
 
 def test_the_peak_of_memory_is_that_of_warming_up_where_replays_take_none(digits, few_digits, digits_run, monkeypatch):
