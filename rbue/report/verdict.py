@@ -16,7 +16,7 @@ from rbue.report.claims.evidence import listed
 from rbue.report.claims.numbers import SEVERITIES, Numbers, our_frames, paper_frame
 from rbue.report.claims.values import Value, holm
 from rbue.report.records import in_tables, over_seeds, records
-from rbue.report.rows import FULL, LABELS, PROPOSED, labelled
+from rbue.report.rows import LABELS, PROPOSED, by_protocol, labelled
 from rbue.report.text import arch_name, dataset_name
 
 YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
@@ -325,7 +325,7 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
     frames = our_frames(results) if frames is None else frames
     if not frames:
         return []
-    protocol = min(frames, key=lambda name: [*FULL, name].index(name))
+    protocol = min(frames, key=by_protocol)
     runs = records(results)
     runs = runs[runs.protocol == protocol]
     evidence = Evidence(

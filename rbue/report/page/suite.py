@@ -10,7 +10,7 @@ from rbue.report import cells, claims, position, verdict
 from rbue.report.figures import networks
 from rbue.report.figures.style import COLOURS
 from rbue.report.records import records
-from rbue.report.rows import FULL, ROWS, paper_order
+from rbue.report.rows import FULL, ROWS, by_protocol, paper_order
 from rbue.report.tables import by_network
 from rbue.report.text import arch_name, dataset_name
 
@@ -65,7 +65,7 @@ class Suite:
     def filters(self):
         """Return {what: {value: name}} of what a reader may choose from."""
         places = sorted({(run.dataset, run.arch) for run in self.runs.itertuples()}, key=paper_order)
-        protocols = sorted(set(self.runs.protocol), key=lambda name: (name not in FULL, name))
+        protocols = sorted(set(self.runs.protocol), key=by_protocol)
         return {
             "dataset": {dataset: dataset_name(dataset) for dataset, _ in places},
             "network": {arch: arch_name(arch) for _, arch in sorted(places, key=lambda place: paper_order(place[1:]))},
