@@ -119,14 +119,6 @@ def test_claims_by_reading_are_marked_and_give_their_reason():
     assert "Xu et al. 2015" in found["numbers"]
 
 
-def test_the_variance_of_dropreLU_is_its_closed_form_and_not_the_papers():
-    x = np.array([-2.0, -1.0, 0.5, 3.0])
-    assert algebra.exact(x, 0.8) == pytest.approx(0.16 * 5)
-    assert algebra.simulate(x, 0.8, algebra.dropreLU).is_near(0.16 * 5)
-    assert not algebra.simulate(x, 0.8, algebra.dropreLU).is_near(algebra.printed(x, 0.8))
-    assert algebra.simulate(-np.abs(x), 0.8, algebra.dropreLU).is_near(algebra.exact(-np.abs(x), 0.8))
-
-
 # --- when two numbers differ ------------------------------------------------------------------------------------------
 
 

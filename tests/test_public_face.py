@@ -68,12 +68,6 @@ def test_the_version_is_written_once():
     assert literal[1] == rbue.__version__  # a literal is read without importing the package
 
 
-def test_type_checkers_of_an_installed_library_see_its_hints():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert "py.typed" in project["tool"]["setuptools"]["package-data"]["rbue"]
-    assert (ROOT / "rbue/py.typed").exists()
-
-
 # --- what a prediction says -------------------------------------------------------------------------------------------
 
 
