@@ -11,7 +11,7 @@ from rbue.report.figures import networks
 from rbue.report.figures.style import COLOURS
 from rbue.report.records import records
 from rbue.report.rows import FULL, ROWS, by_protocol, paper_order
-from rbue.report.tables import by_network
+from rbue.report.tables import by_network, count_measured
 from rbue.report.text import arch_name, dataset_name
 
 
@@ -42,8 +42,7 @@ class Suite:
     @property
     def measured(self):
         """The number of the paper's cells that are measured under any protocol."""
-        frames = [cells.of_paper(t.cells[t.cells.n > 0]) for t in self.tables if t.in_paper]
-        return len(pd.concat(frames)[["dataset", "arch", "row"]].drop_duplicates()) if frames else 0
+        return count_measured(by_network(t for t in self.tables if t.in_paper))
 
     @cached_property
     def compared(self):
