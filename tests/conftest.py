@@ -3,7 +3,9 @@
 import dataclasses
 import hashlib
 import os
+import resource
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: small networks gain nothing by more threads
@@ -46,6 +48,17 @@ def make_step(run, data, device="cpu"):
     step = Step(run, network, Images(data, run.crop, device), device)
     step.shuffle(0)
     return step
+
+
+@contextmanager
+def files_at_most(size):
+    """Simulate a full disk by the system's limit on file sizes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def have_same_weights(*runs):

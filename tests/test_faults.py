@@ -4,13 +4,12 @@ import dataclasses
 import errno
 import json
 import os
-import resource
-from contextlib import contextmanager
 from pathlib import Path
 
 import made_up
 import pytest
 import torch
+from conftest import files_at_most
 
 from hydra_plugins import rbue_launcher
 from rbue import cli, config, training
@@ -30,17 +29,6 @@ def raising(error):
         raise error
 
     return call
-
-
-@contextmanager
-def files_at_most(size):
-    """Simulate a full disk by the system's limit on file sizes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_gpu_too_small_for_a_pack_says_what_to_lower(digits_run, few_digits, monkeypatch):
