@@ -26,10 +26,19 @@ def call(script, *words, cwd=ROOT):
     return CompletedProcess(argv, code, out.getvalue(), err.getvalue())
 
 
+def start(*words, cwd=ROOT, path=None):
+    """Run `python words` in a new process, whose PYTHONPATH may be `path`."""
+    environment = os.environ | ({"PYTHONPATH": str(path)} if path else {})
+    command = [sys.executable, *map(str, words)]
+    return run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
 def call_without_torch(script, *words):
     """Run a script in a new process, which must not import torch, and return what it prints."""
     code = f"import runpy, sys; runpy.run_path('{script}', run_name='__main__'); assert 'torch' not in sys.modules"
-    return run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    done = start("-c", code, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def exit_status(path):

@@ -8,7 +8,8 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: small networks gain nothing by more threads
+# Before torch is imported, and for all processes that tests start: sums have one order, and small networks are as fast.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 from hydra import compose, initialize_config_dir

@@ -1,11 +1,9 @@
 """The method of docs/extending.md, in a package of its own: it trains, and stands in the table and the figures."""
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
+from commands import start
 from conftest import PAPER, ROOT
 
 
@@ -29,9 +27,7 @@ DOCS = (ROOT / "docs" / "extending.md").read_text()
 
 
 def command(script, *words, cwd):
-    command = [sys.executable, str(ROOT / script), *words]
-    environment = os.environ | {"PYTHONPATH": str(cwd)}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    done = start(ROOT / script, *words, cwd=cwd, path=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from commands import start
 from conftest import PAPER, ROOT
 
 from rbue import cli, methods, metrics, networks, noise, plugins, sampling, surgery
@@ -89,9 +90,7 @@ def installed(tmp_path_factory):
 
 def command(installed, *words, plugin=True):
     site, work = installed
-    environment = os.environ | ({"PYTHONPATH": str(site)} if plugin else {})
-    words = [str(ROOT / words[0]), *map(str, words[1:])]
-    done = subprocess.run([sys.executable, *words], cwd=work, env=environment, capture_output=True, text=True)
+    done = start(ROOT / words[0], *words[1:], cwd=work, path=site if plugin else None)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 

@@ -1,13 +1,12 @@
 """What a user of the library sees: `import rbue`, predictions of tensors and loaders, the README and the examples."""
 
 import re
-import subprocess
-import sys
 import tomllib
 import weakref
 
 import pytest
 import torch
+from commands import start
 from conftest import ROOT
 from torch import nn
 from torch.nn import functional as F
@@ -34,12 +33,8 @@ def same(one, other):
 # --- the package ------------------------------------------------------------------------------------------------------
 
 
-def python(*words):
-    return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
-
-
 def test_importing_and_listing_the_library_imports_no_torch():
-    done = python("-c", "import rbue, sys; print(rbue.__version__, dir(rbue), rbue.UserError, 'torch' in sys.modules)")
+    done = start("-c", "import rbue, sys; print(rbue.__version__, dir(rbue), rbue.UserError, 'torch' in sys.modules)")
     assert done.stdout.startswith(rbue.__version__) and done.stdout.endswith("False\n"), done.stderr
 
 
@@ -297,7 +292,7 @@ def test_the_readmes_loader_runs_and_keeps_its_promise():
 
 
 def test_the_example_with_a_training_loop_tells_wrong_from_right():
-    done = python("examples/own_training_loop.py")
+    done = start("examples/own_training_loop.py")
     accuracy, kept, right, wrong = (float(line.split()[-1]) for line in done.stdout.splitlines())
     assert 0.9 < accuracy < kept and right < wrong, done.stderr
 
@@ -306,7 +301,7 @@ def test_the_example_with_a_torchvision_network_reads_image_files(tmp_path):
     for name, shade in (("dark.png", 20), ("light.png", 200)):
         write_png(torch.full((3, 40, 60), shade, dtype=torch.uint8), str(tmp_path / name))
     files = [str(tmp_path / name) for name in ("dark.png", "light.png")]
-    done = python(
+    done = start(
         "examples/pretrained_torchvision.py", "--random-weights", "--network=squeezenet1_1", "--samples=2", *files
     )
     lines = done.stdout.splitlines()
