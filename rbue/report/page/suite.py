@@ -30,9 +30,17 @@ class Suite:
     @classmethod
     def of(cls, results, paper_dir, figures_dir, benchmarks_dir):
         runs, frames = records(results), claims.our_frames(results)  # resampling takes seconds, so it is done once
-        built = cells.build(runs, paper_dir), position.build(runs, paper_dir), claims.build(results, paper_dir, frames)
-        built = *built, networks(runs, paper_dir), verdict.build(results, paper_dir, frames)
-        return cls(runs, Path(paper_dir), Path(figures_dir), Path(benchmarks_dir), *built)
+        return cls(
+            runs,
+            Path(paper_dir),
+            Path(figures_dir),
+            Path(benchmarks_dir),
+            tables=cells.build(runs, paper_dir),
+            positions=position.build(runs, paper_dir),
+            ledger=claims.build(results, paper_dir, frames),
+            networks=networks(runs, paper_dir),
+            findings=verdict.build(results, paper_dir, frames),
+        )
 
     @property
     def folder(self):
