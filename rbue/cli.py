@@ -5,7 +5,6 @@ import os
 import re
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import fields
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
@@ -15,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from rbue import plugins, progress
-from rbue.config import Run
+from rbue.config import own_settings
 from rbue.errors import Failed, UserError, failure, wants_traceback
 from rbue.methods import METHODS
 from rbue.runs import compose, results
@@ -118,8 +117,7 @@ def for_hydra(words):
     if not {"-m", "--multirun"} & set(words):
         return words
     words = [words[0], "-m", *(word for word in words[1:] if word not in ("-m", "--multirun"))]
-    shared = {f.name for f in fields(Run)}
-    own = {f.name for schema in METHODS.values() for f in fields(schema)} - shared
+    own = {name for schema in METHODS.values() for name in own_settings(schema)}
     setting = re.compile(rf"({'|'.join(own)})=([\w.+-]+)")
     return [setting.sub(r"\1=choice(\2)", word) if setting.fullmatch(word) else word for word in words]
 

@@ -195,8 +195,7 @@ class Run:
     @property
     def hyperparameters(self) -> dict[str, Any]:
         """Return the settings that only this method has."""
-        shared = {f.name for f in fields(Run)}
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
+        return {name: getattr(self, name) for name in own_settings(type(self))}
 
     def part(self, *parts: str) -> dict[str, Any]:
         """Return the fields of these parts, without those that have their neutral value."""
@@ -219,6 +218,11 @@ class Run:
     @property
     def name(self) -> str:
         return name_of(self.identity)
+
+
+def own_settings(method: type[Run]) -> list[str]:
+    """Return the names of the settings that only this method has."""
+    return [f.name for f in fields(method) if f.name not in Run.__dataclass_fields__]
 
 
 @cache

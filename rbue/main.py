@@ -5,17 +5,7 @@ import sys
 
 import hydra
 
-from rbue.cli import (
-    announce,
-    failures_kept,
-    for_hydra,
-    one_sentence_errors,
-    parse,
-    prepare_hydra,
-    refuse_unknown_options,
-    take_plugins,
-    take_plugins_of_completion,
-)
+from rbue import cli
 from rbue.runs import results
 from rbue.runs.compose import register
 from rbue.runs.places import CONF
@@ -24,11 +14,11 @@ from rbue.runs.places import CONF
 def main():
     """Run the command line: one job or a sweep."""
     gc.set_threshold(10_000)  # torch and its compiler keep a million objects alive: collect garbage less often
-    prepare_hydra()
-    with one_sentence_errors():
-        take_plugins_of_completion()
-        sys.argv = for_hydra([sys.argv[0], *take_plugins(sys.argv[1:])])
-        refuse_unknown_options(sys.argv[1:])
+    cli.prepare_hydra()
+    with cli.one_sentence_errors():
+        cli.take_plugins_of_completion()
+        sys.argv = cli.for_hydra([sys.argv[0], *cli.take_plugins(sys.argv[1:])])
+        cli.refuse_unknown_options(sys.argv[1:])
         register()
         run_job()
 
@@ -36,10 +26,10 @@ def main():
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def run_job(cfg):
     """Run one job: skip a finished run; train and evaluate any other, and write its result."""
-    with one_sentence_errors():
-        run = parse(cfg)
-        announce(run)
-        with failures_kept(run), results.find_or_lock(run) as result:
+    with cli.one_sentence_errors():
+        run = cli.parse(cfg)
+        cli.announce(run)
+        with cli.failures_kept(run), results.find_or_lock(run) as result:
             if result is None:
                 result = experiment(run)
                 print(f"wrote {results.folder(run)}/result.json")

@@ -32,7 +32,7 @@ def arguments(argv):
 
 def main(argv=None):
     args = arguments(argv)
-    found = list(collect(args.results))
+    found = collect(args.results)
     frames = our_frames(found)
     ledger = build(found, args.paper, frames)
     write(args.out, markdown(ledger))

@@ -28,7 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results
-from rbue.report.figures import draw, draw_general, draw_headline, left_out, makes, networks
+from rbue.report.figures import draw, draw_general, headline, left_out, makes, networks
 from rbue.report.records import records
 from rbue.runs.places import COMMAND
 from rbue.runs.results import collect
@@ -56,16 +56,16 @@ def main(argv=None):
     args = arguments(argv)
     runs = records(collect(args.results))
     wanted = {key: getattr(args, key) for key in ("dataset", "protocol", "arch")}
-    found = [n for n in networks(runs) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
+    found = [n for n in networks(runs, args.paper) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
     if not found:
         print(f"{args.results} holds no results for a figure: 'make demo' or '{COMMAND}' makes some")
     else:
         general = draw_general(args.out)
         if not any(wanted.values()):
-            general += draw_headline(runs, args.paper, args.out)
+            general += headline.draw(runs, args.paper, args.out)
         print(f"{args.out}: {stems(general)}")
     for network in found:
-        report(network, draw(network, args.paper, args.out), args.out)
+        report(network, draw(network, args.out), args.out)
     if names := left_out(runs):
         print("Not in any figure, since a setting differs from those of its rows:", *names, sep="\n  ")
 

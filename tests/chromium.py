@@ -1,6 +1,5 @@
 """Control a headless Chromium over two pipes by the DevTools protocol, without a further package."""
 
-import base64
 import json
 import os
 import select
@@ -92,7 +91,3 @@ class Chromium:
 
     def of(self, event):
         return [message["params"] for message in self.events if message["method"] == event]
-
-    def screenshot(self, path):
-        """Save what the test sees, for debugging."""
-        Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))

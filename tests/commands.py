@@ -9,7 +9,7 @@ import os
 import runpy
 import sys
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
-from subprocess import CompletedProcess
+from subprocess import CompletedProcess, run
 
 from conftest import ROOT
 from hydra.core.global_hydra import GlobalHydra
@@ -24,6 +24,21 @@ def call(script, *words, cwd=ROOT):
     with as_new_process(argv), chdir(cwd), redirect_stdout(out), redirect_stderr(err):
         code = exit_status(argv[0])
     return CompletedProcess(argv, code, out.getvalue(), err.getvalue())
+
+
+def start(*words, cwd=ROOT, path=None):
+    """Run `python words` in a new process, whose PYTHONPATH may be `path`."""
+    environment = os.environ | ({"PYTHONPATH": str(path)} if path else {})
+    command = [sys.executable, *map(str, words)]
+    return run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def call_without_torch(script, *words):
+    """Run a script in a new process, which must not import torch, and return what it prints."""
+    code = f"import runpy, sys; runpy.run_path('{script}', run_name='__main__'); assert 'torch' not in sys.modules"
+    done = start("-c", code, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def exit_status(path):

@@ -3,17 +3,23 @@
 import dataclasses
 import hashlib
 import os
+import resource
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: small networks gain nothing by more threads
+# Before torch is imported, and for all processes that tests start: sums have one order, and small networks are as fast.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 from hydra import compose, initialize_config_dir
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "results" / "paper"
 sys.path.insert(0, str(ROOT))
 
+from rbue.errors import UserError  # noqa: E402
+from rbue.runs import results  # noqa: E402
 from rbue.runs.compose import parse, register  # noqa: E402
 
 register()
@@ -22,6 +28,46 @@ register()
 def compose_run(*overrides):
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return parse(compose("config", overrides=list(overrides)))
+
+
+def refused(call, *args, **kwargs):
+    """The sentence with which a call is refused."""
+    with pytest.raises(UserError) as refusal:
+        call(*args, **kwargs)
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+def make_step(run, data, device="cpu"):
+    """The training step of a run, ready for the first batch."""
+    import torch
+
+    from rbue import methods
+    from rbue.training.step import Images, Step
+
+    device, network = torch.device(device), methods.build(run, data.classes, len(data.train_images))
+    step = Step(run, network, Images(data, run.crop, device), device)
+    step.shuffle(0)
+    return step
+
+
+@contextmanager
+def files_at_most(size):
+    """Simulate a full disk by the system's limit on file sizes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def have_same_weights(*runs):
+    """Whether two trained runs have the same weights, to the bit."""
+    import torch
+
+    one, other = (torch.load(results.weights_folder(run) / "weights.pt", weights_only=True)["network"] for run in runs)
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.fixture
@@ -45,8 +91,6 @@ def digits():
 @pytest.fixture(scope="session")
 def few_digits(digits):
     """256 training images, so four steps per epoch."""
-    import dataclasses
-
     return dataclasses.replace(digits, train_images=digits.train_images[:256], train_labels=digits.train_labels[:256])
 
 

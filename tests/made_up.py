@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from rbue.config import name_of
+from rbue.report.figures import networks
 from rbue.report.records import records
 from rbue.report.rows import ROWS
 from rbue.runs import schema
@@ -26,6 +27,12 @@ def read(contents):
 
 def read_records(contents):
     return records(read(contents))
+
+
+def only(contents):
+    """The one network that these results are of."""
+    (network,) = networks(read_records(contents))
+    return network
 
 
 def write(folder, contents):

@@ -2,15 +2,13 @@
 
 import random
 import re
-import subprocess
-import sys
-from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import made_up
 import numpy as np
 import pytest
+from commands import call_without_torch
+from conftest import PAPER, ROOT
 
 from rbue.report import claims
 from rbue.report.claims import algebra, markdown
@@ -22,13 +20,9 @@ from rbue.report.claims.rules import PAPERS, decide
 from rbue.report.claims.scopes import C10, EVERYWHERE, P2, P5, Q8, Q95, RRELU, SINGLE, SVI, TINY_DENSE
 from rbue.report.claims.text import judged, short, shown
 from rbue.report.claims.values import Value, binomial
-from rbue.report.rows import LABELS, PROPOSED, ROWS
-from rbue.runs import schema
-from rbue.runs.compose import canonical
+from rbue.report.rows import LABELS, PROPOSED
 from rbue.runs.results import collect
 
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 CLAIMS = load(PAPER)
 LEDGER = {entry.id: entry for entry in claims.build([], PAPER)}
 
@@ -90,10 +84,7 @@ COUNTED_BY_HAND = [
     ("A14", "ECE 45 win / 0 tie / 0 loss of 45"),
     ("A15", "at most as many test passes as Deep Ensemble: 45 no of 45 (25.00×)"),
     ("B1", "accuracy on par with Deep Ensemble: 2 no of 2 (-2.45 to -1.69 pp)"),
-    (
-        "B2",
-        "accuracy: 4 yes / 6 unclear of 10 (-0.19 to +3.19 pp)",
-    ),  # of 5 beyond 1.96 errors, 4 survive Holm's correction
+    ("B2", "accuracy: 4 yes / 6 unclear of 10 (-0.19 to +3.19 pp)"),  # of 5 beyond 1.96 errors, 4 survive Holm
     ("B2", "(-0.050 to +0.000)"),
     ("B4", "(2.41×"),
     ("B5", "ECE 3 win / 0 tie / 0 loss of 3 (-0.050 to -0.010), beyond rounding and noise 1 / 2 / 0"),
@@ -126,14 +117,6 @@ def test_claims_by_reading_are_marked_and_give_their_reason():
     found = shown(LEDGER["X3"].paper)
     assert judged(found).startswith("**does not hold** (by reading). The winner drew from U(3, 8)")
     assert "Xu et al. 2015" in found["numbers"]
-
-
-def test_the_variance_of_dropreLU_is_its_closed_form_and_not_the_papers():
-    x = np.array([-2.0, -1.0, 0.5, 3.0])
-    assert algebra.exact(x, 0.8) == pytest.approx(0.16 * 5)
-    assert algebra.simulate(x, 0.8, algebra.dropreLU).is_near(0.16 * 5)
-    assert not algebra.simulate(x, 0.8, algebra.dropreLU).is_near(algebra.printed(x, 0.8))
-    assert algebra.simulate(-np.abs(x), 0.8, algebra.dropreLU).is_near(algebra.exact(-np.abs(x), 0.8))
 
 
 # --- when two numbers differ ------------------------------------------------------------------------------------------
@@ -184,18 +167,12 @@ def result(
     images=10_000,
     **changes,
 ):
-    """A result.json as train.py writes it, with made-up numbers."""
-    settings = dict(ROWS)[label]
-    run = replace(canonical(place[0], protocol, settings["method"]), arch=place[1], **settings | changes)
+    """A made-up result, whose costs are those of its number of members."""
+    dataset, arch = place
     members = 4 if label == LABELS[3] else 1
-    return {
-        "format": schema.FORMAT,
-        "name": run.name,
-        "config": run.identity,
-        "metrics": {"accuracy": accuracy, "ece": ece},
+    return made_up.result(label, accuracy, ece, (dataset, protocol, arch), **changes) | {
         "seconds": {"train": seconds * members, "evaluate": 1.0},
         "images": images,
-        "passes": members if label in (SINGLE, LABELS[3]) else 100,
         "parameters": 1000 * members * (2 if label == SVI else 1),
         "trainings": members * [{"hardware": hardware, "engine": "captured"}],
         "environment": {"hardware": hardware, "engine": "eager" if label in (SINGLE, LABELS[3]) else "captured"},
@@ -374,9 +351,8 @@ def test_a_corrupted_test_set_brings_no_clean_numbers():
 def test_parameters_are_counted_where_the_paper_prints_none():
     verdict = ours("A7", [result(label, place) for label, place in product(LABELS, EVERYWHERE)])
     assert verdict.status == "partly"
-    assert (
-        "4 times the parameters: 72 yes / 9 no of 81 (2.00× to 4.00×)" in verdict.evidence
-    )  # SVI has mean and deviation
+    # SVI has a mean and a deviation per weight
+    assert "4 times the parameters: 72 yes / 9 no of 81 (2.00× to 4.00×)" in verdict.evidence
 
 
 def test_few_test_images_do_not_make_everything_on_par():
@@ -456,17 +432,10 @@ def test_a_shorter_training_than_the_papers_is_named_beside_its_verdicts():
     assert "the paper for 200" not in full
 
 
-def run_command(results, out):
-    code = (
-        "import sys, runpy; runpy.run_path('scripts/claims.py', run_name='__main__'); assert 'torch' not in sys.modules"
-    )
-    command = [sys.executable, "-c", code, "--results", str(results), "--out", str(out), "--print"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-
 def test_the_command_writes_the_same_bytes_twice_without_torch_or_paths(tmp_path):
     runs = [result(SINGLE, seed=s, accuracy=0.94 + s / 100) for s in range(2)] + [diverse(Q8, 0.01, 0.03)]
-    said = run_command(made_up.write(tmp_path / "a", runs), tmp_path / "one.md")
+    folder = made_up.write(tmp_path / "a", runs)
+    said = call_without_torch("scripts/claims.py", "--results", folder, "--out", tmp_path / "one.md", "--print")
     page = (tmp_path / "one.md").read_text()
     random.Random(0).shuffle(runs)
     assert page == markdown(build(runs))

@@ -2,17 +2,16 @@
 
 import re
 from io import StringIO
-from pathlib import Path
 
 import made_up
 import pandas as pd
 import pytest
+from conftest import PAPER
 
 from rbue.report import cells, latex, page, records, tables, text
 from rbue.report.columns import METHOD, Grid, decimals, grid, number, pipe, seeded
 from rbue.report.rows import LABELS
 
-PAPER = Path(__file__).resolve().parents[1] / "results" / "paper"
 AT = ("cifar10", "matched", "resnet18")
 PASSES = seeded("passes", "Passes", "ours", decimals(0), side="ours")
 

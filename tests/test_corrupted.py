@@ -4,11 +4,12 @@ import argparse
 import dataclasses
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from conftest import compose_run
+from conftest import compose_run, refused
 from PIL import Image
 
 from rbue.data import corrupted
@@ -78,11 +79,7 @@ def by_hand(data, name, severity):
     return corrupt(data.test_images, name, severity, torch.arange(len(data.test_images)))
 
 
-def refusal(run, data):
-    with pytest.raises(UserError) as refused:
-        corrupted.sets(run, data)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
+refusal = partial(refused, corrupted.sets)
 
 
 # --- config -----------------------------------------------------------------------------------------------------------

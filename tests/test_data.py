@@ -17,23 +17,17 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import torch
+from conftest import ROOT, refused
 from PIL import Image
 from torchvision.datasets import CIFAR10
 from torchvision.datasets.utils import download_and_extract_archive
 
 from rbue.data import DATASETS, files, load, sources
-from rbue.errors import UserError
 
-ROOT = Path(__file__).resolve().parents[1]
 SHAPE = {"classes": 2, "train": 8, "test": 4, "size": 8}
 
 
-def refusal(dataset, data_dir):
-    """The sentence with which load() refuses."""
-    with pytest.raises(UserError) as refused:
-        load(dataset, data_dir)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
+refusal = partial(refused, load)
 
 
 def files_under(folder):

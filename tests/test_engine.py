@@ -7,14 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import compose_run
+from conftest import compose_run, make_step
 from torch._dynamo.testing import CompileCounter
 from torch._dynamo.utils import counters
 
 from rbue import methods, metrics, noise
 from rbue.evaluation import evaluator
 from rbue.training import capture
-from rbue.training.step import Images, Step
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -25,13 +24,8 @@ def full_precision(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
-def make_step(data, *settings, device="cuda"):
-    device = torch.device(device)
-    run = compose_run("dataset=digits", "arch=small", "protocol=demo", *settings)
-    network = methods.build(run, data.classes, len(data.train_images))
-    step = Step(run, network, Images(data, run.crop, device), device)
-    step.shuffle(0)
-    return step
+def digits_step(data, *settings, device="cuda"):
+    return make_step(compose_run("dataset=digits", "arch=small", "protocol=demo", *settings), data, device)
 
 
 def losses(advance, steps, count=12):
@@ -53,7 +47,7 @@ def gradients(step):
 @gpu
 @pytest.mark.parametrize("method", ["single", "mc_dropout", "svi", "ivon", "dropreLU", "rrelu"])
 def test_compiled_gradients_are_the_eager_ones(method, digits):
-    plain, fast = (make_step(digits, f"method={method}", "precision=fp32") for _ in range(2))
+    plain, fast = (digits_step(digits, f"method={method}", "precision=fp32") for _ in range(2))
     fast.compiled_objective = torch.compile(fast.objective, dynamic=False, fullgraph=True)
     for exact, ours in zip(gradients(plain), gradients(fast), strict=True):
         assert (exact - ours).norm() <= 0.02 * exact.norm() + 1e-6  # a rounded zero may cross a kink
@@ -62,7 +56,7 @@ def test_compiled_gradients_are_the_eager_ones(method, digits):
 @gpu
 @pytest.mark.parametrize("method", ["single", "mc_dropout", "svi", "ivon", "dropreLU", "rrelu"])
 def test_the_captured_loss_curve_follows_the_eager_one(method, digits):
-    plain, fast = (make_step(digits, f"method={method}", "precision=fp32") for _ in range(2))
+    plain, fast = (digits_step(digits, f"method={method}", "precision=fp32") for _ in range(2))
     advance, how = capture.accelerate([fast], torch.device("cuda"))
     assert how == "captured"
     assert torch.allclose(losses(plain, [plain]), losses(advance, [fast]), atol=0.02)
@@ -71,8 +65,8 @@ def test_the_captured_loss_curve_follows_the_eager_one(method, digits):
 @gpu
 def test_a_packed_run_equals_the_same_run_alone(digits):
     settings = [("seed=0",), ("seed=1",), ("method=dropreLU",)]
-    alone = [make_step(digits, "precision=fp32", *s) for s in settings]
-    packed = [make_step(digits, "precision=fp32", *s) for s in settings]
+    alone = [digits_step(digits, "precision=fp32", *s) for s in settings]
+    packed = [digits_step(digits, "precision=fp32", *s) for s in settings]
     advance, _ = capture.accelerate(packed, torch.device("cuda"))
     together = losses(advance, packed)
     for k, step in enumerate(alone):
@@ -82,17 +76,17 @@ def test_a_packed_run_equals_the_same_run_alone(digits):
 
 @gpu
 def test_a_captured_step_outlives_whoever_made_it(digits):
-    advance, _ = capture.accelerate([make_step(digits, "precision=fp32")], torch.device("cuda"))
+    advance, _ = capture.accelerate([digits_step(digits, "precision=fp32")], torch.device("cuda"))
     gc.collect()
     torch.cuda.empty_cache()  # frees memory without an owner
-    plain, step = make_step(digits, "precision=fp32"), advance.__self__.steps[0]
+    plain, step = digits_step(digits, "precision=fp32"), advance.__self__.steps[0]
     assert torch.allclose(losses(plain, [plain]), losses(advance, [step]), atol=0.02)
     assert step.count == plain.count == 12
 
 
 @gpu
 def test_timing_a_packed_network_alone_leaves_its_training_where_it_was(digits):
-    steps = [make_step(digits, f"seed={seed}") for seed in range(2)]
+    steps = [digits_step(digits, f"seed={seed}") for seed in range(2)]
     advance, _ = capture.accelerate(steps, torch.device("cuda"))
     advance()
     before = [t.detach().clone() for t in steps[0].tensors()]  # an autograd history would tie it to this stream
@@ -101,7 +95,7 @@ def test_timing_a_packed_network_alone_leaves_its_training_where_it_was(digits):
 
 
 def test_timing_a_step_leaves_out_the_seconds_of_warming_up(digits, monkeypatch):
-    step, takes, now = make_step(digits, device="cpu"), iter([9, 3, 1, 1, 7, 1, 2]), [0]
+    step, takes, now = digits_step(digits, device="cpu"), iter([9, 3, 1, 1, 7, 1, 2]), [0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 
     def replay():
@@ -132,7 +126,7 @@ def test_captured_predictions_are_the_eager_ones(method, digits):
 @pytest.mark.parametrize("method", ["mc_dropout", "dropreLU", "rrelu"])
 def test_a_trained_network_scores_on_the_fast_path_what_it_scores_in_fp32(method, digits):
     device, settings = torch.device("cuda"), ("dataset=digits", "arch=small", "protocol=demo", "samples=100")
-    step = make_step(digits, f"method={method}")
+    step = digits_step(digits, f"method={method}")
     for _ in range(100):
         step()
     fast, plain = (
@@ -171,7 +165,7 @@ SEARCHES = {
 
 @pytest.mark.parametrize("lines", SEARCHES.values(), ids=SEARCHES)
 def test_a_search_over_these_settings_compiles_once(digits, lines):
-    steps = [make_step(digits, *line.split(), device="cpu") for line in lines]
+    steps = [digits_step(digits, *line.split(), device="cpu") for line in lines]
     capture.share_code([step.network for step in steps])
     exact, counter = [gradients(step) for step in steps], CompileCounter()
     for step, own in zip(steps, exact, strict=True):
@@ -183,7 +177,7 @@ def test_a_search_over_these_settings_compiles_once(digits, lines):
 def test_what_the_compiler_is_told_is_known_to_this_torch(digits, monkeypatch):
     """If a new version drops a name, every GPU would lose its compiled step, with only one line in the log."""
     monkeypatch.setattr(capture, "capture_graph", lambda steps, device: SimpleNamespace(replay="compiled"))
-    assert capture.capture([make_step(digits, device="cpu")], torch.device("cpu")) == "compiled"
+    assert capture.capture([digits_step(digits, device="cpu")], torch.device("cpu")) == "compiled"
 
 
 @gpu
@@ -191,21 +185,21 @@ def test_a_second_start_finds_random_layers_compiled(digits, monkeypatch, tmp_pa
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     for _ in range(2):
         counters.clear()
-        capture.capture([make_step(digits, "method=dropreLU")], torch.device("cuda"))
+        capture.capture([digits_step(digits, "method=dropreLU")], torch.device("cuda"))
     found = counters["aot_autograd"]
     assert found["autograd_cache_hit"] == 2 and found["autograd_cache_bypass"] == found["autograd_cache_miss"] == 0
 
 
 def test_a_step_past_the_last_keeps_its_learning_rate(digits):
     """Warm-up and timing do so, also for a training that resumes just before its end."""
-    step = make_step(digits, "epochs=1", device="cpu")
+    step = digits_step(digits, "epochs=1", device="cpu")
     step.count.fill_(step.total + 2)
     step()
     assert step.lr == step.rates[-1]
 
 
 def test_a_failed_capture_leaves_the_training_where_it_was(digits):
-    step = make_step(digits, "method=svi", device="cpu")
+    step = digits_step(digits, "method=svi", device="cpu")
     step()
     before = [t.clone() for t in step.tensors()]
     with pytest.raises(RuntimeError, match="no graph"), capture.restoring([step]):

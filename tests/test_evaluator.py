@@ -1,9 +1,9 @@
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
+from conftest import ROOT
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import prune
@@ -55,13 +55,6 @@ def test_predictions_do_not_depend_on_the_batch_size(kind):
     net = network(kind)
     whole = samples_of(net, X, samples=4)
     assert torch.allclose(whole, samples_of(net, X, samples=4, batch=2), atol=1e-5)
-
-
-def test_the_mean_and_its_entropy_are_the_prediction_and_its_uncertainty():
-    prediction = rbue.predict(network(), X, samples=4, keep_samples=True)
-    assert prediction.samples.shape == (4, 7, 10)
-    assert torch.allclose(prediction.mean.sum(1), torch.ones(7))
-    assert torch.allclose(prediction.entropy, -(prediction.mean * prediction.mean.log()).sum(1))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -341,7 +334,7 @@ def test_every_plain_pair_is_folded(make):
 
 
 def test_the_readmes_six_lines_run():
-    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
     code = next(block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "resnet50" in block)
     names = {}
     exec(code, names)

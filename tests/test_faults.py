@@ -4,13 +4,12 @@ import dataclasses
 import errno
 import json
 import os
-import resource
-from contextlib import contextmanager
 from pathlib import Path
 
 import made_up
 import pytest
 import torch
+from conftest import files_at_most
 
 from hydra_plugins import rbue_launcher
 from rbue import cli, config, training
@@ -30,17 +29,6 @@ def raising(error):
         raise error
 
     return call
-
-
-@contextmanager
-def files_at_most(size):
-    """Simulate a full disk by the system's limit on file sizes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_gpu_too_small_for_a_pack_says_what_to_lower(digits_run, few_digits, monkeypatch):
@@ -190,14 +178,7 @@ def test_what_is_refused_before_it_began_leaves_nothing(digits_run, tmp_path):
 def test_the_time_left_is_the_pace_of_the_cells_done(digits_run):
     done = digits_run()
     runs = [done, digits_run("seed=1"), digits_run("method=deep_ensemble", "members=3"), digits_run("arch=vgg13")]
-    content = {
-        "format": schema.FORMAT,
-        "name": done.name,
-        "config": done.identity,
-        "metrics": {"accuracy": 0.9, "ece": 0.1},
-        "seconds": {"train": 10.0, "evaluate": 1.0},
-        "trainings": [{}],
-    }
+    content = made_up.result("Single", where=made_up.DIGITS) | {"seconds": {"train": 10.0, "evaluate": 1.0}}
     results.write(results.folder(done) / "result.json", content)
     checkpoints.save(results.weights_folder(done) / "weights.pt", {})
     cells = [sweeps.cell(run) for run in runs]

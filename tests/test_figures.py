@@ -1,14 +1,12 @@
 """The figures show what was measured: exact numbers, separate sources, the same bytes every time."""
 
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import DIGITS, TYPES, analysed, corrupted, layer, read, read_records, result, sampled, write
+from commands import call, call_without_torch
+from made_up import DIGITS, TYPES, analysed, corrupted, layer, only, read, read_records, result, sampled, write
 
 from rbue import methods
 from rbue.evaluation import analysis
@@ -23,7 +21,6 @@ from rbue.report.figures import (
     draw,
     framework,
     left_out,
-    networks,
     posterior,
     reliability,
     samples,
@@ -32,14 +29,7 @@ from rbue.report.figures import (
 from rbue.report.figures.style import COLOURS, framed
 from rbue.report.rows import ROWS
 
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 SIX = ["Single", "MC-Dropout(0.5)", "Deep Ensemble(4)", "SVI", "MC-RReLU", "MC-DropReLU(0.95)"]
-
-
-def only(results):
-    (network,) = networks(read_records(results))
-    return network
 
 
 def numbers_of(results, row, severity, metric):
@@ -116,7 +106,7 @@ def test_the_papers_six_methods_stand_side_by_side_with_the_q_of_the_paper_or_th
 
 def test_generated_and_official_images_are_never_mixed(tmp_path):
     both = [corrupted("Single"), corrupted("Single", source="official", accuracy=0.5), corrupted("SVI")]
-    files = {path.name: path for path in corruptions.draw(only(both), PAPER, tmp_path)}
+    files = {path.name: path for path in corruptions.draw(only(both), tmp_path)}
     assert {"corruptions-generated.pdf", "corruptions-official.pdf"} <= set(files)
     assert "SVI" not in files["corruptions-official.csv"].read_text()
     first = files["corruptions-official.csv"].read_text().splitlines()[1]
@@ -145,7 +135,7 @@ def test_the_title_counts_the_samples_of_what_is_drawn_alone(tmp_path, monkeypat
     monkeypatch.setattr(corruptions, "save", lambda *_: [])
     monkeypatch.setattr(corruptions, "median_curves", lambda *_: None)
     runs = [corrupted("Single"), corrupted("MC-DropReLU(0.8)"), corrupted("MC-DropReLU(0.95)", samples=20)]
-    corruptions.draw(only(runs), PAPER, tmp_path)
+    corruptions.draw(only(runs), tmp_path)
     assert titles[0].endswith("1 seed, 20 samples")
 
 
@@ -167,20 +157,20 @@ def without_optional_scores(content):
 
 def test_corrupted_results_without_nll_and_passes_are_drawn(tmp_path):
     network = only([without_optional_scores(corrupted("MC-RReLU"))])
-    assert "corruptions-generated.svg" in {path.name for path in corruptions.draw(network, PAPER, tmp_path)}
-    (grid,) = corruptions.grids(network, PAPER)
+    assert "corruptions-generated.svg" in {path.name for path in corruptions.draw(network, tmp_path)}
+    (grid,) = corruptions.grids(network)
     assert "sample" not in grid.title and grid.rows[1][5] == "–"  # the mean NLL
 
 
 def test_single_without_nll_stands_beside_sampled_rows(tmp_path):
     singles = [result("Single", seed=seed) | {"metrics": {"accuracy": 0.9, "ece": 0.1}} for seed in (0, 1)]
-    paths = samples.draw(only([*singles, sampled("MC-RReLU", 0.9, 0.91)]), PAPER, tmp_path)
+    paths = samples.draw(only([*singles, sampled("MC-RReLU", 0.9, 0.91)]), tmp_path)
     assert "samples.svg" in {path.name for path in paths}
 
 
 def test_runs_that_share_no_type_are_not_compared(tmp_path):
     network = only([corrupted("Single", types=["fog"]), corrupted("SVI", types=["snow"])])
-    assert corruptions.draw(network, PAPER, tmp_path) == corruptions.grids(network, PAPER) == []
+    assert corruptions.draw(network, tmp_path) == corruptions.grids(network) == []
 
 
 def test_of_two_corrupted_evaluations_of_one_network_the_one_with_more_samples_is_drawn():
@@ -195,7 +185,7 @@ def test_of_two_corrupted_evaluations_of_one_network_the_one_with_more_samples_i
 
 def test_mean_and_max_are_over_the_six_pairs_and_stand_beside_the_papers():
     network = only([sampled("Deep Ensemble(4)", 0.9), sampled("MC-DropReLU(0.9)", 0.9)])
-    table = diversity.table(diversity.load(network), diversity.paper_rows(network, PAPER)).set_index("row")
+    table = diversity.table(diversity.load(network), diversity.paper_rows(network)).set_index("row")
     ours = table.loc["Deep Ensemble(4)"]
     assert (ours.ours_mean_jsd, ours.ours_max_jsd, ours.ours_max_dis) == pytest.approx((0.005, 0.007, 0.07))
     assert (ours.paper_mean_jsd, ours.paper_max_dis, ours.n) == (0.02, 0.045, 1)
@@ -204,19 +194,19 @@ def test_mean_and_max_are_over_the_six_pairs_and_stand_beside_the_papers():
 
 def test_the_papers_diversity_is_of_resnet18_only():
     network = only([sampled("SVI", 0.9, where=("cifar10", "fast", "vgg13"))])
-    assert diversity.paper_rows(network, PAPER).empty
+    assert diversity.paper_rows(network).empty
 
 
 def test_samples_that_never_differ_still_have_a_figure(tmp_path):
     quiet = sampled("MC-RReLU", 0.9) | {"diversity": {"jsd": [[0] * 4] * 4, "dis": [[0] * 4] * 4}}
-    assert tmp_path / "diversity-dis.svg" in diversity.draw(only([quiet]), PAPER, tmp_path)
+    assert tmp_path / "diversity-dis.svg" in diversity.draw(only([quiet]), tmp_path)
 
 
 def test_behaviours_are_means_over_seeds_with_the_papers_points():
     network = only([result("MC-DropReLU(0.8)", seed=0, accuracy=0.9), result("MC-DropReLU(0.8)", seed=1, accuracy=0.8)])
     (point,) = behaviours.points(network.clean).itertuples()
     assert (point.accuracy, point.q, point.n) == (pytest.approx(85), 0.8, 2)
-    assert len(behaviours.paper_points(network, PAPER)) == 10
+    assert len(behaviours.paper_points(network)) == 10
 
 
 def test_another_q_is_a_point_and_other_changes_are_named_instead():
@@ -254,14 +244,14 @@ def test_the_first_pass_costs_what_the_twin_costs_and_the_others_share_the_rest(
 
 def test_without_times_the_curves_are_drawn_against_passes_alone(tmp_path):
     old = [entry | {"test_ms_per_image": None} for entry in (sampled("SVI", 0.8, 0.9), result("Single"))]
-    assert tmp_path / "samples.svg" in samples.draw(only(old), PAPER, tmp_path)
+    assert tmp_path / "samples.svg" in samples.draw(only(old), tmp_path)
 
 
 def test_a_bootstrap_interval_stands_behind_one_seed_and_the_spread_behind_several():
-    one = diversity.grid(only([analysed("SVI")]), PAPER).rows
+    one = diversity.grid(only([analysed("SVI")])).rows
     svi = next(row for row in one if row[0] == "SVI")
     assert svi[2] == "0.0050 [0.0010, 0.0090]"
-    two = diversity.grid(only([analysed("SVI", seed=seed) for seed in (0, 1)]), PAPER).rows
+    two = diversity.grid(only([analysed("SVI", seed=seed) for seed in (0, 1)])).rows
     assert next(row for row in two if row[0] == "SVI")[2] == "0.0050 ± 0.0000"
 
 
@@ -269,7 +259,7 @@ def test_the_interval_of_a_maximum_from_an_older_version_is_not_shown():
     """It covers the truth in 58 % of simulations: tests/test_metrics.py."""
     new = analysed("SVI")
     old = new | {"diversity": new["diversity"] | {"intervals": {"mean_jsd": [0.001, 0.009], "max_jsd": [0.006, 0.009]}}}
-    shown = [next(row for row in diversity.grid(only([run]), PAPER).rows if row[0] == "SVI") for run in (new, old)]
+    shown = [next(row for row in diversity.grid(only([run])).rows if row[0] == "SVI") for run in (new, old)]
     assert [row[2] for row in shown] == ["0.0050 [0.0010, 0.0090]"] * 2
     assert [row[4] for row in shown] == ["0.0070 [0.0010, 0.0090]", "0.0070"]
 
@@ -336,21 +326,18 @@ def test_the_three_terms_of_the_proof_add_up_to_the_exact_variance():
 
 def test_layers_say_how_far_the_papers_formula_is_off():
     network = only([analysed("MC-DropReLU(0.8)"), analysed("MC-DropReLU(0.95)"), analysed("SVI")])
-    (grid,) = variance.grids(network, PAPER)
+    (grid,) = variance.grids(network)
     assert "MC-DropReLU(0.8)" in grid.title and f"first {analysis.IMAGES} test images" in grid.notes[0]
     assert grid.rows[1] == ["1 relu_0", "64", "1.6", "1.62", "3.2", "2.00×", "0.8", "2.00×"]
 
 
 def test_a_layer_without_negative_inputs_has_no_ratio():
     quiet = analysed("MC-DropReLU(0.8)") | {"variance": [layer(0, negative=0.0)]}
-    assert variance.grids(only([quiet]), PAPER)[0].rows[1][5] == "–"
+    assert variance.grids(only([quiet]))[0].rows[1][5] == "–"
 
 
 def test_the_drawn_activations_are_the_layers_own(tmp_path):
-    sys.path.insert(0, str(ROOT / "scripts"))
-    import activations as script
-
-    script.main(["--q", "0.5", "--out", str(tmp_path)])
+    call("scripts/activations.py", "--q", "0.5", "--out", tmp_path)
     frame = pd.read_csv(tmp_path / "activations.csv")
     assert set(activations.slopes(frame, "ReLU")) == {0} and set(activations.slopes(frame, "DropReLU")) == {0, 1}
     assert all(1 / 8 <= slope <= 1 / 3 for slope in activations.slopes(frame, "RReLU"))
@@ -373,7 +360,7 @@ def test_the_framework_shows_droprelu_and_the_likeliest_ten_classes():
 
 def test_every_figure_is_written_as_pdf_and_svg_in_the_networks_folder(tmp_path):
     network = only([sampled("SVI", 0.8, 0.9), result("Single"), corrupted("Single"), corrupted("SVI")])
-    paths = [path for figure in draw(network, PAPER, tmp_path).values() for path in figure]
+    paths = [path for figure in draw(network, tmp_path).values() for path in figure]
     assert {path.parent for path in paths} == {tmp_path / "fast" / "cifar10" / "resnet18"}
     stems = {path.stem for path in paths if path.suffix == ".pdf"}
     assert stems == {path.stem for path in paths if path.suffix == ".svg"} and len(stems) == 6
@@ -381,17 +368,14 @@ def test_every_figure_is_written_as_pdf_and_svg_in_the_networks_folder(tmp_path)
 
 
 def test_corrupted_runs_alone_have_their_figures(tmp_path):
-    drawn = draw(only([corrupted("MC-DropReLU(0.95)")]), PAPER, tmp_path)
+    drawn = draw(only([corrupted("MC-DropReLU(0.95)")]), tmp_path)
     assert [name for name, paths in drawn.items() if paths] == ["corruption box plots"]
 
 
 def own(found, **settings):
     """The same result, from a method that is not in the paper."""
     config = {key: value for key, value in found["config"].items() if key not in ("l", "u", "position")}
-    return found | {
-        "name": f"{found['name']}-{settings}",
-        "config": config | {"method": "own"} | settings,
-    }
+    return found | {"name": f"{found['name']}-{settings}", "config": config | {"method": "own"} | settings}
 
 
 @pytest.fixture
@@ -408,13 +392,8 @@ def own_method(monkeypatch):
 def test_a_method_of_ones_own_is_drawn_whatever_its_hyperparameters_are_called(own_method, tmp_path):
     made = [analysed("MC-RReLU", where=DIGITS), corrupted("MC-RReLU", where=DIGITS)]
     settings = [{"p": "deep/wide", "q": q} for q in (3, 10, 25)]
-    network = only(
-        [
-            analysed("Single", where=DIGITS),
-            *(own(found, **each) for each in settings for found in made),
-        ]
-    )
-    draw(network, PAPER, tmp_path)
+    network = only([analysed("Single", where=DIGITS), *(own(found, **each) for each in settings for found in made)])
+    draw(network, tmp_path)
     labels = [f"own(p=deep/wide, q={q})" for q in (3, 10, 25)]
     assert list(network.clean.row) == ["Single", *labels]
     assert list(diversity.shown_runs(diversity.load(network)).index) == labels
@@ -438,13 +417,13 @@ def test_the_framework_counts_the_passes_it_shows(monkeypatch, tmp_path):
     monkeypatch.setattr(framework, "head", lambda figure, title: titles.append(title))
     several, single = analysed("SVI"), analysed("Single")
     single["example"] = single["example"] | {"samples": single["example"]["samples"][:1]}
-    framework.draw(only([single]), PAPER, tmp_path)
-    framework.draw(only([single, several]), PAPER, tmp_path)
+    framework.draw(only([single]), tmp_path)
+    framework.draw(only([single, several]), tmp_path)
     assert titles[0].endswith("Single, 1 of 1 passes") and "SVI" in titles[1]
 
 
 def test_results_of_the_first_version_still_draw_what_they_have(tmp_path):
-    drawn = draw(only([result("Single"), sampled("SVI", 0.9, 0.91)]), PAPER, tmp_path)
+    drawn = draw(only([result("Single"), sampled("SVI", 0.9, 0.91)]), tmp_path)
     assert [name for name, paths in drawn.items() if paths] == [
         "diversity matrices",
         "space of behaviours",
@@ -454,7 +433,7 @@ def test_results_of_the_first_version_still_draw_what_they_have(tmp_path):
 
 def test_two_runs_write_the_same_bytes(tmp_path):
     network = only([result("Single"), result("SVI")])
-    first, second = (behaviours.draw(network, PAPER, tmp_path / name) for name in ("a", "b"))
+    first, second = (behaviours.draw(network, tmp_path / name) for name in ("a", "b"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert not any(stamp in first[0].read_bytes() for stamp in (b"CreationDate", b"matplotlib"))
 
@@ -472,26 +451,16 @@ def test_every_method_has_its_own_colour():
     assert len(set(COLOURS.values())) == len(COLOURS)
 
 
-def run_script(tmp_path, results, check="pass"):
-    write(tmp_path / "runs", results)
-    argv = ["--results", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
-    code = f"import sys; sys.path.insert(0, 'scripts'); import figures; figures.main({argv}); {check}"
-    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-
 def test_the_command_needs_no_torch_and_says_what_is_missing_and_what_makes_it(tmp_path):
-    said = run_script(tmp_path, [result("Single")], check="assert 'torch' not in sys.modules")
+    runs = write(tmp_path / "runs", [result("Single")])
+    said = call_without_torch("scripts/figures.py", "--results", runs, "--out", tmp_path / "out")
     assert "resnet18: behaviours" in said
     assert "'python train.py -m sweep=rows dataset=cifar10_c arch=resnet18 protocol=fast' makes it" in said
     assert "No diversity matrices yet" in said and "No metrics against samples yet" in said
 
 
-def test_without_results_the_command_says_so(tmp_path, capsys):
-    sys.path.insert(0, str(ROOT / "scripts"))
-    import figures
-
-    figures.main(["--results", str(tmp_path)])
-    assert "holds no results for a figure: 'make demo'" in capsys.readouterr().out
+def test_without_results_the_command_says_so(tmp_path):
+    assert "holds no results for a figure: 'make demo'" in call("scripts/figures.py", "--results", tmp_path).stdout
 
 
 def test_the_posterior_shows_each_weight_and_every_epoch_over_seeds():

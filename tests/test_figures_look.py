@@ -1,16 +1,18 @@
 """How figures look: one text size, one ink, a look per row; and the headline figure."""
 
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import analysed, corrupted, read_records, result, whole_suite, write
+from commands import call
+from conftest import PAPER
+from made_up import analysed, corrupted, only, read_records, result, whole_suite, write
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
+from rbue.report import figures
 from rbue.report.figures import (
     FIGURES,
     behaviours,
@@ -20,7 +22,6 @@ from rbue.report.figures import (
     frames,
     framework,
     headline,
-    networks,
     posterior,
     reliability,
     samples,
@@ -30,15 +31,8 @@ from rbue.report.figures import (
 from rbue.report.figures.svg import svg
 from rbue.report.rows import LABELS, ROWS
 
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 MATCHED = ("cifar10", "matched", "resnet18")
 DRAWING = (behaviours, corruptions, diversity, framework, headline, posterior, reliability, samples, variance)
-
-
-def only(results):
-    (network,) = networks(read_records(results))
-    return network
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +46,7 @@ def drawn():
             for module in DRAWING:
                 patch.setattr(module, name, lambda *_: Path(), raising=False)
         patch.setitem(FIGURES, "tables of twins, temperature and OOD images", lambda *_: [])
-        draw(only(whole_suite(MATCHED)), PAPER, "out")
+        draw(only(whole_suite(MATCHED)), "out")
         headline.draw(read_records(whole_suite(MATCHED)), PAPER, "out")
     return figures
 
@@ -245,16 +239,11 @@ def test_the_caption_of_the_headline_says_protocol_hardware_and_seeds(drawn):
     assert "10 of the paper's 90 cells, protocol matched, 1 seed" in told and "NVIDIA H200 (bf16)" in told
 
 
-def test_the_command_draws_the_headline_unless_a_selection_is_asked_for(tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(ROOT / "scripts")
-    sys.modules.pop("figures", None)
-    import figures
-
+def test_the_command_draws_the_headline_unless_a_selection_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "draw", lambda *_: {})
     monkeypatch.setattr(figures, "draw_general", lambda *_: [])
     runs = write(tmp_path / "runs", [result("Single", where=MATCHED)])
-    argv = ["--results", str(runs), "--out", str(tmp_path / "out")]
-    figures.main([*argv, "--arch", "resnet18"])
+    words = ["scripts/figures.py", "--results", runs, "--out", tmp_path / "out"]
+    call(*words, "--arch", "resnet18")
     assert not (tmp_path / "out").exists()
-    figures.main(argv)
-    assert "out: headline" in capsys.readouterr().out and (tmp_path / "out" / "headline.png").exists()
+    assert "out: headline" in call(*words).stdout and (tmp_path / "out" / "headline.png").exists()

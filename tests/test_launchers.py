@@ -33,9 +33,8 @@ def needs(launch):
 
 
 def start(folder, *words):
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # the same order of sums for every launcher
     command = [sys.executable, str(ROOT / "train.py"), "-m", *WORDS, *words]
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=-1, stderr=-1, text=True)
+    return subprocess.Popen(command, cwd=folder, stdout=-1, stderr=-1, text=True)
 
 
 def sweep(folder, *words):

@@ -1,14 +1,14 @@
 """A user's own images, corruptions and metrics: a folder, a YAML or a decorator is enough, and no old byte changes."""
 
 import os
-import runpy
 import shutil
-import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT
+from commands import call
+from conftest import PAPER, ROOT, refused
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
@@ -85,11 +85,7 @@ def own_run(tmp_path):
     return make
 
 
-def refusal(data_dir, **more):
-    with pytest.raises(UserError) as refused:
-        load("mine", data_dir, **more)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
+refusal = partial(refused, load, "mine")
 
 
 # --- a dataset --------------------------------------------------------------------------------------------------------
@@ -215,15 +211,12 @@ def test_a_size_is_for_own_images_and_a_missing_folder_says_both_forms(tmp_path)
         load("digits", tmp_path, 16)
 
 
-def test_the_data_script_reads_the_size_of_the_yaml_unless_it_is_given(mine, tmp_path, monkeypatch, capsys):
+def test_the_data_script_reads_the_size_of_the_yaml_unless_it_is_given(mine, tmp_path):
     data_dir, path = mine("images", shape=(20, 24)), tmp_path / "conf" / "dataset" / "mine.yaml"
     path.write_text(MINE + "size: 16\n")
-    words = ["prepare_data.py", "mine", "--data-dir", str(data_dir), "--config-dir", str(tmp_path / "conf")]
-    monkeypatch.setenv("RBUE_CONFIG_DIR", "")  # the script sets it
-    for more, size in (([], 16), (["--size", "8"], 8)):
-        monkeypatch.setattr(sys, "argv", words + more)
-        runpy.run_path(str(ROOT / "scripts" / "prepare_data.py"), run_name="__main__")
-        assert f"24 training and 12 test images, {size} × {size}, 3 classes" in capsys.readouterr().out
+    words = ["scripts/prepare_data.py", "mine", "--data-dir", data_dir, "--config-dir", tmp_path / "conf"]
+    for more, size in (([], 16), (["--size", 8], 8)):
+        assert f"24 training and 12 test images, {size} × {size}, 3 classes" in call(*words, *more).stdout
 
 
 def test_the_size_is_in_the_name_of_a_run_and_its_absence_is_not(own_run, mine):
@@ -401,22 +394,21 @@ def test_results_tables_figures_and_page_show_what_is_the_users_own(finished, tm
     assert [level.severity for level in shifted.corruptions.own["darken"]] == [1, 2, 3, 4, 5]
     assert not shifted.corruptions.types and "fog takes uint8 images" in shifted.corruptions.skipped["fog"]
     runs = records(results.collect(folder))
-    (table,) = (table for table in build(runs, ROOT / "results" / "paper") if table.dataset == "mine")
+    (table,) = (table for table in build(runs, PAPER) if table.dataset == "mine")
     assert "Single" in write_table(table, tmp_path / "tables")[0].read_text()
     (network,) = networks(runs)
-    paths = {path.name: path.read_text() for path in beyond.draw(network, None, tmp_path / "figures")}
+    paths = {path.name: path.read_text() for path in beyond.draw(network, tmp_path / "figures")}
     head, _, alone, random = [line for line in paths["scores.md"].splitlines() if line.startswith("|")]
     assert head.split()[-2] == "margin" and "OOD" not in head
     assert "–" in alone.split("|")[-2]  # one of its two seeds has no margin
     assert float(random.split("|")[-2].split()[0]) > 0
     assert paths["own-corruptions.csv"].splitlines()[1].startswith("Single,darken,1,")
     assert "severity 5" in paths["own-corruptions.md"]
-    page = build_page(results.collect(folder), ROOT / "results" / "paper", tmp_path / "figures", tmp_path / "none")
+    page = build_page(results.collect(folder), PAPER, tmp_path / "figures", tmp_path / "none")
     assert "darken" in page and "margin" in page
 
 
-def test_the_examples_images_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["make_images.py", str(tmp_path / "shapes")])
-    runpy.run_path(str(ROOT / "examples" / "own_images" / "make_images.py"), run_name="__main__")
+def test_the_examples_images_are_read(tmp_path):
+    call("examples/own_images/make_images.py", tmp_path / "shapes")
     data = load("shapes", tmp_path, 32)
     assert data.names == ("disc", "square") and len(data.train_images) == 400 and len(data.test_images) == 100

@@ -1,12 +1,10 @@
 """The method of docs/extending.md, in a package of its own: it trains, and stands in the table and the figures."""
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
-from conftest import ROOT
+from commands import start
+from conftest import PAPER, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +27,12 @@ DOCS = (ROOT / "docs" / "extending.md").read_text()
 
 
 def command(script, *words, cwd):
-    command = [sys.executable, str(ROOT / script), *words]
-    environment = os.environ | {"PYTHONPATH": str(cwd)}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    done = start(ROOT / script, *words, cwd=cwd, path=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-OPTIONS = ("--plugin", "my_methods", "--paper", str(ROOT / "results" / "paper"))
+OPTIONS = ("--plugin", "my_methods", "--paper", str(PAPER))
 
 
 def test_it_is_a_row_of_the_table_below_the_papers(work):

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import ROOT
+from commands import start
+from conftest import PAPER, ROOT
 
 from rbue import cli, methods, metrics, networks, noise, plugins, sampling, surgery
 from rbue.config import Run, training
@@ -89,9 +90,7 @@ def installed(tmp_path_factory):
 
 def command(installed, *words, plugin=True):
     site, work = installed
-    environment = os.environ | ({"PYTHONPATH": str(site)} if plugin else {})
-    words = [str(ROOT / words[0]), *map(str, words[1:])]
-    done = subprocess.run([sys.executable, *words], cwd=work, env=environment, capture_output=True, text=True)
+    done = start(ROOT / words[0], *words[1:], cwd=work, path=site if plugin else None)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -110,7 +109,7 @@ def test_an_installed_method_trains_sweeps_and_is_a_row(installed):
     assert sorted(result["passes"] for result in results) == [2, 2, 4, 4]
     assert {(r["config"]["arch"], "network" in r["config"]) for r in results} == {("mine", True), ("small", False)}
 
-    tables = ["scripts/tables.py", "--paper", ROOT / "results" / "paper", "--out", work / "tables"]
+    tables = ["scripts/tables.py", "--paper", PAPER, "--out", work / "tables"]
     command(installed, *tables, "--config-dir", folder)
     text = (work / "tables/quick/digits.md").read_text()
     for row in ("| masksembles(masks=2) ", "| masksembles "):

@@ -1,14 +1,12 @@
 """Table 6: the position of the stochastic rectifiers, the paper's number beside ours."""
 
 from math import isnan
-from pathlib import Path
 
 import made_up
+from conftest import PAPER
 
 from rbue.report import position
 from rbue.report.columns import MISSING
-
-PAPER = Path(__file__).resolve().parents[1] / "results" / "paper"
 
 
 def result(label, seconds=200.0, **more):

@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from conftest import ROOT
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from rbue import metrics
@@ -18,8 +18,6 @@ from rbue.runs import results
 from rbue.runs.predictions import Predictions
 from rbue.runs.results import collect
 from rbue.runs.schema import parse, read
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def probabilities(images=2000, classes=10, sharpness=2.0, trust=1.0, seed=0):

@@ -1,8 +1,6 @@
 """The page is complete, readable without a script and without a network, and works in a real browser."""
 
 import re
-import subprocess
-import sys
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,8 +8,9 @@ from types import SimpleNamespace
 
 import chromium
 import pytest
-from commands import call
-from made_up import DIGITS, corrupted, read, read_records, result, whole_suite, write
+from commands import call, call_without_torch
+from conftest import PAPER, ROOT
+from made_up import DIGITS, corrupted, only, read, read_records, result, whole_suite, write
 from matplotlib.figure import Figure
 
 from rbue.report import cells, claims, verdict
@@ -25,8 +24,6 @@ from rbue.report.text import announced
 from rbue.runs.places import COMMAND
 from rbue.runs.results import collect
 
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 VOID = {"meta", "link", "img", "input", "br"}
 
 
@@ -41,8 +38,7 @@ def page(tmp_path_factory):
     results = [*whole_suite(), result("Single")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", lambda figure, path, **more: Path(path).touch())
-        (network,) = networks(read_records(whole_suite()))
-        draw(network, PAPER, folder / "figures")
+        draw(only(whole_suite()), folder / "figures")
         draw_general(folder / "figures")
     path = folder / "report.html"
     path.write_text(build(results, folder / "figures", ROOT / "results" / "benchmarks"), encoding="utf-8")
@@ -109,10 +105,10 @@ def test_it_has_every_row_table_claim_and_figure(page):
 
 
 def test_a_whole_suite_leaves_no_figure_and_no_table_empty(page):
-    (network,) = networks(read_records(whole_suite()))
+    network = only(whole_suite())
     pictures = [path.read_text() for path in page.parent.rglob("*.svg")]
     assert len(pictures) == 12 and all(text.count("<title>") + text.count("<path") > 10 for text in pictures)
-    assert len(grids(network, PAPER)) == 6 and left_out(read_records(whole_suite())) == []
+    assert len(grids(network)) == 6 and left_out(read_records(whole_suite())) == []
 
 
 def test_pictures_have_words_and_tables_have_captions_and_headers(page):
@@ -221,11 +217,9 @@ def test_the_tables_of_two_sources_have_an_id_each(tmp_path):
 
 def test_the_same_results_give_the_same_page_without_torch(tmp_path):
     write(tmp_path / "runs", whole_suite()[:3])
-    code = "import sys; sys.path.insert(0, 'scripts'); import report; report.main(); assert 'torch' not in sys.modules"
     files = [tmp_path / name / "report.html" for name in ("a", "b")]
-    there, here = (["--results", str(tmp_path / "runs"), "--out", str(file)] for file in files)
-    subprocess.run([sys.executable, "-c", code, *there], cwd=ROOT, capture_output=True, check=True)
-    call("scripts/report.py", *here)
+    for file, run in zip(files, (call, call_without_torch), strict=True):
+        run("scripts/report.py", "--results", tmp_path / "runs", "--out", file)
     first, second = (file.read_text() for file in files)
     assert first == second and str(tmp_path) not in first
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import made_up
 import pytest
+from commands import call
+from conftest import PAPER, ROOT
 
 from rbue.config import name_of
 from rbue.errors import UserError
@@ -27,12 +29,6 @@ from rbue.report.figures import corruptions, framework, grids, networks, reliabi
 from rbue.report.records import records
 from rbue.runs import results, schema
 from rbue.runs.compose import canonical
-
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
-sys.path.insert(0, str(ROOT / "scripts"))
-
-import migrate  # noqa: E402
 
 # --- files that are no result -----------------------------------------------------------------------------------------
 
@@ -81,7 +77,7 @@ def show(runs):
     """Show every number that the tables beside figures and the claims use from a run."""
     our_frames(runs.result)
     for network in networks(runs):
-        assert all(grid.rows for grid in grids(network, PAPER))
+        assert all(grid.rows for grid in grids(network))
         for load in (samples.load, corruptions.load, framework.load, partial(reliability.load, key="rejection")):
             load(network)
         if len(bins := reliability.load(network, "reliability")):
@@ -181,41 +177,39 @@ def test_an_old_result_has_what_it_lacks_absent_and_its_settings_as_they_were_us
     assert [part.name.split("-")[2] for part in ensemble.trainings] == ["seed0", "seed1", "seed2", "seed3"]
 
 
-def test_migrating_renames_each_run_once_and_changes_nothing_that_is_read(tmp_path, capsys):
+def test_migrating_renames_each_run_once_and_changes_nothing_that_is_read(tmp_path):
     made_up.write(tmp_path, of_all_kinds())
     (tmp_path / of_all_kinds()[0]["name"] / "predictions.npz").write_bytes(b"moves along")
     before = collected(tmp_path)
-    migrate.main(["--results", str(tmp_path)])
+    first = call("scripts/migrate.py", "--results", tmp_path)
     assert collected(tmp_path) == before and len(before) == 4
     assert {str(path.parent) for path in files(tmp_path) if path.name == "result.json"} == set(before)
     assert (tmp_path / made_up.read(of_all_kinds())[0].name / "predictions.npz").read_bytes() == b"moves along"
     once = files(tmp_path)
-    migrate.main(["--results", str(tmp_path)])
+    second = call("scripts/migrate.py", "--results", tmp_path)
     assert files(tmp_path) == once
-    assert [line.split(": ")[1] for line in capsys.readouterr().out.splitlines()] == [
-        f"{count} results converted to format {schema.FORMAT}" for count in (4, 0)
-    ]
+    for done, count in ((first, 4), (second, 0)):
+        assert done.stdout.split(": ")[1] == f"{count} results converted to format {schema.FORMAT}\n"
 
 
 def test_migrating_renames_the_weights_of_the_trainings_too(tmp_path):
     _, ensemble, *_ = of_all_kinds()
     made_up.write(tmp_path / "runs", [ensemble])
     (tmp_path / "weights" / "member 2").mkdir(parents=True)
-    migrate.main(["--results", str(tmp_path / "runs"), "--weights", str(tmp_path / "weights")])
+    call("scripts/migrate.py", "--results", tmp_path / "runs", "--weights", tmp_path / "weights")
     (third,) = (tmp_path / "weights").glob("*/*/*")
     assert str(third.relative_to(tmp_path / "weights")) == made_up.read([ensemble])[0].trainings[2].name
 
 
-def test_migrating_onto_an_occupied_name_is_named_and_leaves_both_alone(tmp_path, capsys):
+def test_migrating_onto_an_occupied_name_is_named_and_leaves_both_alone(tmp_path):
     (old,) = of_all_kinds()[:1]
     made_up.write(tmp_path, [old])
     target = tmp_path / made_up.read([old])[0].name
     results.write(target / "failed.json", {"reason": "another's"})
     before = files(tmp_path)
-    migrate.main(["--results", str(tmp_path)])
-    said = capsys.readouterr()
-    assert f"{tmp_path / old['name'] / 'result.json'} stays as it is: {target} is there already" in said.err
-    assert "0 results" in said.out and files(tmp_path) == before
+    said = call("scripts/migrate.py", "--results", tmp_path)
+    assert f"{tmp_path / old['name'] / 'result.json'} stays as it is: {target} is there already" in said.stderr
+    assert "0 results" in said.stdout and files(tmp_path) == before
 
 
 # --- a new setting ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import made_up
 import pytest
 import torch
 from commands import call
-from conftest import ROOT
+from conftest import ROOT, have_same_weights
 
 from hydra_plugins import rbue_launcher
 from rbue import data, training
@@ -94,10 +94,7 @@ def test_seeds_that_share_a_composition_are_what_they_are_alone(line):
 @pytest.mark.parametrize(
     "line, sentence",
     [
-        (
-            "sweep=table9",
-            "sweep=table9 is not known: choose one of all, demo, figures, position, rows, space, svi",
-        ),
+        ("sweep=table9", "sweep=table9 is not known: choose one of all, demo, figures, position, rows, space, svi"),
         ("sweep=rows dataset=digits q=0.9", "method=single has no setting 'q'"),
         ("sweep=position q=0.8,1.5", "q=1.5 must lie in [0, 1]"),
         ("sweep=position q=1.5", "q=1.5 must lie in [0, 1]"),
@@ -222,11 +219,8 @@ def test_settings_in_which_all_results_differ_alike_are_taken_over(tmp_path):
     assert taken == {"precision": "bf16"}  # another sigma is no row of the tables
     assert {run.name for run in found} >= {content["name"] for content in alike[1:]}
     stray = digits_result("SVI", seed=1, precision="fp32"), digits_result("SVI", seed=2, holdout=9, precision="fp32")
-    assert begun_runs([*alike, *stray], tmp_path)[1] == taken
-    assert {run.seed for run in begun_runs([*alike, *stray], tmp_path)[0]} == {
-        0,
-        1,
-    }  # runs of a hyperparameter search do not count
+    found, again = begun_runs([*alike, *stray], tmp_path)
+    assert again == taken and {run.seed for run in found} == {0, 1}  # a run of a hyperparameter search does not count
 
 
 def test_status_of_the_committed_results_agrees_with_the_readme():
@@ -254,10 +248,7 @@ def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits
     failed = loop.fit([wild, sound], few_digits, CPU)
     assert list(failed) == [wild.training_name] and not results.is_trained(wild)
     loop.fit([alone], few_digits, CPU)
-    one, other = (
-        checkpoints.load_file(results.weights_folder(r) / "weights.pt", CPU)["network"] for r in (sound, alone)
-    )
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert have_same_weights(sound, alone)
 
 
 def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
@@ -335,10 +326,7 @@ def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_
         training.load_or_train([stopped], few_digits, CPU)
     assert checkpoints.steps_done(stopped) == 6  # with four steps per epoch
     training.load_or_train([stopped], few_digits, CPU)
-    one, other = (
-        checkpoints.load_file(results.weights_folder(r) / "weights.pt", CPU)["network"] for r in (whole, stopped)
-    )
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert have_same_weights(whole, stopped)
     curves = [(results.weights_folder(r) / "curve.csv").read_text() for r in (whole, stopped)]
     assert curves[0] == curves[1]
 

@@ -3,16 +3,14 @@
 import filecmp
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 
 import made_up
 import pandas as pd
 import pytest
-from commands import call
+from commands import call, call_without_torch
+from conftest import PAPER, ROOT
 
 from rbue.report import cells, position
 from rbue.report.cells import bold_agreement, paper_cells
@@ -22,9 +20,6 @@ from rbue.report.rows import LABELS, PROPOSED, ROWS, match_row
 from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
 from rbue.runs.compose import canonical
 from rbue.runs.results import collect
-
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 
 
 def result(label, accuracy=0.95, ece=0.03, seconds=200.0, hardware="NVIDIA H200", where=(), **changes):
@@ -352,20 +347,11 @@ def test_the_csv_reads_back_as_the_cells():
     assert len(back) == 30 and back.diff_accuracy.dropna().tolist() == pytest.approx([-0.46])
 
 
-def build_tables(results, out):
-    command = (
-        "import sys, runpy; runpy.run_path('scripts/tables.py', run_name='__main__'); assert 'torch' not in sys.modules"
-    )
-    options = ["--results", str(results), "--out", str(out), "--print"]
-    return subprocess.run(
-        [sys.executable, "-c", command, *options], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-
-
 def test_the_command_writes_the_same_bytes_twice_without_torch_or_paths(tmp_path):
     runs = [*seeds("Single", 0.94, 0.951), result("SVI"), result("SVI", epochs=2)]
-    said = build_tables(made_up.write(tmp_path / "a", runs), tmp_path / "one")
-    call("scripts/tables.py", "--results", made_up.write(tmp_path / "b", reversed(runs)), "--out", tmp_path / "two")
+    here, there = (made_up.write(tmp_path / name, order) for name, order in (("a", runs), ("b", reversed(runs))))
+    said = call_without_torch("scripts/tables.py", "--results", here, "--out", tmp_path / "one", "--print")
+    call("scripts/tables.py", "--results", there, "--out", tmp_path / "two")
     files = sorted(p.relative_to(tmp_path / "one") for p in (tmp_path / "one").rglob("*.*"))
     assert [str(f) for f in files[:3]] == ["matched/cifar10.csv", "matched/cifar10.md", "matched/cifar10.tex"]
     assert filecmp.cmpfiles(tmp_path / "one", tmp_path / "two", files, shallow=False) == (files, [], [])

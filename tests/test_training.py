@@ -2,25 +2,17 @@ import copy
 
 import pytest
 import torch
+from conftest import have_same_weights, make_step
 
-from rbue import methods, surgery, training
+from rbue import methods, training
 from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.methods import METHODS
 from rbue.runs import devices, provenance, results
 from rbue.training import loop, packs
-from rbue.training.step import Images, Step, learning_rates
+from rbue.training.step import learning_rates
 
 CPU = torch.device("cpu")
-
-
-def weights(run):
-    return torch.load(results.weights_folder(run) / "weights.pt", weights_only=True)["network"]
-
-
-def make_step(run, data):
-    network = methods.build(run, data.classes, len(data.train_images))
-    return Step(run, network, Images(data, run.crop, CPU), CPU)
 
 
 class Killed(BaseException):
@@ -45,9 +37,7 @@ def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits
         training.load_or_train([killed], few_digits, CPU)
     monkeypatch.setattr(loop, "train_epoch", train_epoch)
     training.load_or_train([killed], few_digits, CPU)
-    first, second = weights(whole), weights(killed)
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert have_same_weights(whole, killed)
     assert not (results.weights_folder(killed) / "checkpoint.pt").exists()
 
 
@@ -88,8 +78,7 @@ def test_runs_trained_side_by_side_are_what_they_are_alone(digits_run, few_digit
     packed = [digits_run("epochs=2", *s, f"weights_dir={tmp_path}/packed") for s in settings]
     training.load_or_train(alone, few_digits, CPU)
     loop.fit(packed, few_digits, CPU)
-    for one, other in zip(map(weights, alone), map(weights, packed), strict=True):
-        assert all(torch.equal(one[name], other[name]) for name in one)
+    assert all(map(have_same_weights, alone, packed))
 
 
 def test_the_peak_of_memory_is_that_of_warming_up_where_replays_take_none(digits, few_digits, digits_run, monkeypatch):
@@ -120,7 +109,6 @@ def test_a_step_is_nesterovs_on_normalised_images_with_weight_decay(digits_run, 
     rates = "lr=0.1 lr_drops=[] momentum=0.9 weight_decay=0.01"
     run = digits_run(*f"protocol=paper crop=0 flip=false batch=64 epochs=1 {rates}".split())
     step = make_step(run, few_digits)
-    step.shuffle(0)
     network = methods.build(run, 10, 256).train()
     shape = (1, 3, 1, 1)
     images = (few_digits.train_images / 255 - few_digits.mean.view(shape)) / few_digits.std.view(shape)
@@ -175,23 +163,6 @@ def test_the_weight_of_the_kl_rises_to_beta(digits_run, few_digits):
     assert all(float(step.penalty_weight(torch.tensor([count]))) == pytest.approx(weight) for count, weight in rises)
 
 
-def test_the_prior_pulls_a_posteriors_mean_as_weight_decay_would(digits_run, few_digits):
-    step = make_step(digits_run("method=svi", "weight_decay=0.003"), few_digits)
-    means = [mu for mu, _ in surgery.posteriors(step.network)]
-    pulls = torch.autograd.grad(step.penalise(), means)
-    assert all(torch.allclose(pull, 0.003 * mu, rtol=1e-4) for pull, mu in zip(pulls, means, strict=True))
-
-
-def test_weight_decay_reaches_everything_but_the_posteriors(digits_run):
-    run = digits_run("method=svi", "rho_optimizer=adam")
-    network = methods.build(run, 10, 100)
-    sgd, adam = run.optimizers(network, torch.tensor(0.1))
-    decayed, undecayed = (sum(p.numel() for p in g["params"]) for g in sgd.param_groups)
-    assert decayed == 2 * (16 + 32 + 32)  # batch-norm
-    assert undecayed == sum(p.numel() for p in adam.param_groups[0]["params"])
-    assert [g["weight_decay"] for g in sgd.param_groups] == [run.weight_decay, 0]
-
-
 def test_bf16_trains_and_tests_on_a_cpu_too(digits_run, few_digits):
     run = digits_run("epochs=2", "precision=bf16")
     networks, (record,) = training.load_or_train([run], few_digits, CPU)
@@ -208,13 +179,8 @@ def test_optimizers_of_a_method_of_ones_own_keep_their_rates_when_resumed(kind, 
         two = [run.sgd([{"params": [first]}], lr), run.sgd([{"params": rest}], lr)]
         return two if kind == "two" else [torch.optim.Adam(network.parameters(), lr=1e-3)]
 
-    def make():
-        run.optimizers = optimizers
-        step = make_step(run, few_digits)
-        step.shuffle(0)
-        return step
-
-    whole, killed, resumed = make(), make(), make()
+    run.optimizers = optimizers
+    whole, killed, resumed = (make_step(run, few_digits) for _ in range(3))
     for step, count in ((whole, 6), (killed, 3)):
         for _ in range(count):
             step()

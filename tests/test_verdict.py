@@ -1,11 +1,11 @@
 """The verdict follows the numbers: the paper's own, made-up ones, and none."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import made_up
 import numpy as np
 import pytest
+from conftest import PAPER, ROOT
 
 from rbue.report import verdict
 from rbue.report.claims.numbers import Numbers, paper_frame
@@ -16,8 +16,6 @@ from rbue.report.rows import LABELS, PROPOSED
 from rbue.report.verdict import NO, PARTLY, UNKNOWN, YES, Evidence
 from rbue.runs.results import collect
 
-ROOT = Path(__file__).resolve().parents[1]
-PAPER = ROOT / "results" / "paper"
 PRINTED = Numbers.of(paper_frame(PAPER))
 ERRORS = {"accuracy": 0.2, "ece": 0.002}
 
@@ -195,13 +193,11 @@ def test_a_score_that_a_row_lacks_has_no_line_in_the_verdict():
 def test_the_readme_opens_with_the_verdict_that_the_committed_results_give():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = text.split(verdict.BEGIN)[1].split(verdict.END)[0].strip()
-    assert shown == verdict.markdown(verdict.build(list(collect(ROOT / "results" / "runs")), PAPER)), (
-        "run 'make claims'"
-    )
+    assert shown == verdict.markdown(verdict.build(collect(ROOT / "results" / "runs"), PAPER)), "run 'make claims'"
 
 
 def test_the_headline_figure_counts_as_the_verdict_does():
-    results = list(collect(ROOT / "results" / "runs"))
+    results = collect(ROOT / "results" / "runs")
     sentence = verdict.build(results, PAPER)[0].sentence
     cells = headline.compared(records(results), PAPER)
     accuracy, ece = (headline.agree(cells, metric).sum() for metric in ("accuracy", "ece"))

@@ -1,11 +1,9 @@
 """The wheel gives a working suite in any folder: the library, a run, and the paper's numbers beside it in a table."""
 
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
+from commands import start
 from conftest import ROOT
 
 SOURCES = ("rbue", "hydra_plugins", "conf", "scripts", "results/paper")
@@ -18,10 +16,7 @@ print(rbue.__file__, tuple(rbue.predict(network, torch.rand(2, 4), samples=5, ke
 
 
 def python(*words, cwd, path=None, fails=False):
-    environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"PYTHONPATH": str(path)} if path else {})
-    done = subprocess.run(
-        [sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
+    done = start(*words, cwd=cwd, path=path)
     assert bool(done.returncode) == fails, done.stderr + done.stdout
     return done.stderr if fails else done.stdout
 

@@ -110,7 +110,7 @@ def predicted(bench, name, network, samples, against):
     batch = evaluator.batch_size(run, bench.device)
     with devices.measured(bench.device) as cost, torch.no_grad():
         images = bench.pictures().to(evaluator.precision_of(run, bench.device))
-        draw_samples, how = evaluator.fast(network, samples, run, images[:batch], images.dtype)
+        draw_samples, how = evaluator.fast(network, run, images[:batch], images.dtype)
 
     @torch.no_grad()
     def work():

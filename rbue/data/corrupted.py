@@ -32,9 +32,8 @@ from rbue.data.sources import count_images, list_folders, nchw
 from rbue.errors import UserError, one_of
 
 WAY_OUT = "corruptions=generated makes ours instead"
-RELATED = (
-    0.3  # mean correlation of images with their clean originals; the 95 sets have 0.64 to 1.00, shuffled ones 0.04
-)
+# mean correlation of images with their clean originals: the 95 sets have 0.64 to 1.00, shuffled ones 0.04
+RELATED = 0.3
 
 
 @dataclass(frozen=True)
@@ -142,14 +141,16 @@ def locate_official(official, folder, data):
     folders = [place for place in inside if not is_made_here(place, data)]
     places = {name: [place / name for place in folders if (place / name).exists()] for name in official.names}
     paths = {name: found[0] for name, found in places.items() if found}
-    return paths if any(Path(name).stem in TYPES for name in paths) else refuse_packed(official, folder)
+    if any(Path(name).stem in TYPES for name in paths):
+        return paths
+    refuse_packed(official, folder)
+    return {}
 
 
 def refuse_packed(official, folder):
-    """Refuse an archive that was not unpacked: otherwise generated sets would be used without notice. Return {}."""
+    """Refuse an archive that was not unpacked: otherwise generated sets would be used without notice."""
     if waiting := [archive for archive in official.archives if (folder / archive).exists()]:
         raise UserError(f"{folder} holds {' and '.join(waiting)} still packed: unpack it there with tar, or {WAY_OUT}")
-    return {}
 
 
 def refuse_missing(official, folder, paths):

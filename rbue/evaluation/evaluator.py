@@ -128,15 +128,14 @@ class Evaluator:
         self.mean, self.std = data.mean.to(device), data.std.to(device)
         self.dtype = precision_of(run, device)
         self.weights = weights_hash(networks)
-        samples = run.passes
         with devices.measured(device) as setup, torch.no_grad():
             images = nhwc(data.test_images[: self.batch], device)
             first = self.prepare(images)
             refit = self.refitting(data) if run.refit_batchnorm else None
-            self.draws, how = zip(*(fast(n, samples, run, first, self.dtype, refit) for n in networks), strict=True)
+            self.draws, how = zip(*(fast(n, run, first, self.dtype, refit) for n in networks), strict=True)
             self.warm_up(images)
         precision = str(self.dtype).removeprefix("torch.")
-        passes = max(samples, len(networks))
+        passes = max(run.passes, len(networks))
         self.about = {"passes": passes, "engine": how[0], "precision": precision, "setup_seconds": setup["seconds"]}
         self.peak = setup["peak_memory_bytes"]
 
@@ -195,19 +194,19 @@ def batch_size(run, device):
     return run.eval_batch or (2000 if device.type == "cuda" else 250)
 
 
-def fast(network, samples, run, x, dtype, refit=None):
+def fast(network, run, x, dtype, refit=None):
     """Return a sampler for the test set, and its engine. On a GPU, batch-norm is folded, the precision is fp16, and the
     network is captured if possible."""
     if x.is_cuda:
         network = compact(network, dtype)
     if refit and noise.of(network).sites:
-        return Refitted(network, samples, run.seed, refit), "eager"
+        return Refitted(network, run.passes, run.seed, refit), "eager"
     if x.is_cuda and run.engine == "auto" and noise.of(network).sites:
         try:
-            return Captured(network, samples, run.seed, x), "captured"
+            return Captured(network, run.passes, run.seed, x), "captured"
         except Exception as error:  # compilers fail in many ways, and the run can go on without one
             capture.warn_fallback(error)
-    return sampler(network, samples, run.seed, len(x)), "eager"
+    return sampler(network, run.passes, run.seed, len(x)), "eager"
 
 
 def compact(network, dtype):

@@ -102,12 +102,17 @@ class Sampling:
         return self.variance**2 / doubt if doubt else inf
 
 
+def mean_of(values):
+    """Return the mean of values that can be added and scaled: Samplings, or Values of the claims."""
+    return sum(values[1:], values[0]) * (1 / len(values))
+
+
 def over_seeds(values, samplings, independent=True):
     """Return the Sampling of a mean over seeds, from each seed's value and Sampling.
 
     Seeds that are not independent, such as ensembles with common members, count as one.
     """
-    n, mean = len(values), sum(samplings[1:], samplings[0]) * (1 / len(values))
+    n, mean = len(values), mean_of(samplings)
     if n == 1 or not independent:
         return Sampling(mean.draws, (*mean.parts, Part(0.0, lone=1.0)))
     single = np.mean([each.draws.var(ddof=1) for each in samplings])  # common part plus each network's own

@@ -1,12 +1,11 @@
 """From records to cells: one row per (protocol, dataset, arch, row), our mean, std and n beside the paper's number."""
 
-import json
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import pandas as pd
 
+from rbue.report.paper import read_paper
 from rbue.report.records import KEY, MEASURES, in_tables, over_seeds
 from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, by_protocol, in_order
 
@@ -56,7 +55,7 @@ def of_paper(cells):
 
 def paper_cells(paper_dir):
     """Read the paper's 90 cells. Add training time relative to Single: hours on other hardware do not compare."""
-    frame = pd.DataFrame(json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))["main"])
+    frame = pd.DataFrame(read_paper(paper_dir, "numbers")["main"])
     single = frame[frame.row == "Single"][["dataset", "arch", "train_hours"]]
     frame = frame.merge(single, on=["dataset", "arch"], suffixes=("", "_single"))
     return frame.assign(time_ratio=frame.train_hours / frame.train_hours_single)
@@ -100,7 +99,7 @@ def build(records, paper_dir):
     order = [*DATASETS, *sorted(set(runs.dataset) - set(DATASETS))]
     found = [printed == computed for printed, computed in bold_agreement(paper).values()]
     keys = sorted(wanted, key=lambda key: (by_protocol(key[0]), order.index(key[1])))
-    explained = json.loads((Path(paper_dir) / "explained.json").read_text(encoding="utf-8"))
+    explained = read_paper(paper_dir, "explained")
     return [table(*key, runs, paper, found, explained) for key in keys]
 
 

@@ -3,13 +3,13 @@
 There is one file per protocol. The paper measures one network: its three rows come first, then our networks.
 """
 
-import json
 from pathlib import Path
 
 import pandas as pd
 
 from rbue.report.columns import Grid, decimals, duration, hours, milliseconds, number, pipe, seeded, times, words
 from rbue.report.latex import tex, tex_float, tex_frame, tex_line
+from rbue.report.paper import read_paper
 from rbue.report.records import over_seeds, ratio_to
 from rbue.report.rows import labelled, paper_order
 from rbue.report.tables import write_forms
@@ -47,7 +47,7 @@ NOTES = [
 
 def paper_frame(paper_dir):
     """Read Table 6: accuracy in percent, time relative to the network with noise in all layers."""
-    entries = json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))["position"]
+    entries = read_paper(paper_dir, "numbers")["position"]
     frame = pd.DataFrame([entry | {"row": labelled(entry), "accuracy": 100 * entry["accuracy"]} for entry in entries])
     everywhere = frame.set_index("position").train_hours["all"]
     frame = frame.assign(time_ratio=frame.train_hours / everywhere)

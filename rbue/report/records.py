@@ -4,8 +4,6 @@ runs = records(collect("results/runs"))
 over_seeds(runs[runs.row == "SVI"], ["protocol", "dataset", "arch"], ["accuracy", "ece"])
 """
 
-from dataclasses import fields
-
 import numpy as np
 import pandas as pd
 
@@ -25,7 +23,6 @@ MEASURES = [
     "peak_evaluate_bytes",
     "test_ms_per_image",
 ]
-SHARED = {f.name for f in fields(Run)}
 FLAGS = ["corrupted", "listed", "shared", "on_cpu", "by_step", "other_code"]
 NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
 IDENTITY = ["corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "hyperparameter"]
@@ -67,7 +64,7 @@ def record(result):
         "differs": ", ".join(f"{key}={value}" for key, value in differs.items()),
         "method": config["method"],
         "hyperparameter": config.get(HYPERPARAMETER.get(config["method"])),
-        "hyperparameters": {key: value for key, value in config.items() if key not in SHARED},
+        "hyperparameters": {key: value for key, value in config.items() if key not in Run.__dataclass_fields__},
         "passes": result.passes,
         "images": result.images,
         **{score: result.metrics.get(score) for score in SCORES},

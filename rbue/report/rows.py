@@ -34,7 +34,8 @@ NAMES = {
 OWN_NAMES = {"ivon": "IVON"}  # methods of this suite that are not in the paper
 METHODS = list(NAMES)  # in the paper's order; any other method is the user's own
 HYPERPARAMETER = {"mc_dropout": "p", "deep_ensemble": "members", "dropreLU": "q"}  # in brackets in a row's name
-PROPOSED = [label for label, settings in ROWS if settings["method"] in ("rrelu", "dropreLU")]
+PROPOSED_METHODS = ("rrelu", "dropreLU")
+PROPOSED = [label for label, settings in ROWS if settings["method"] in PROPOSED_METHODS]
 
 # In the paper's order and spelling. A name that is not listed here (a user's own) is printed as it is.
 ARCHS = {"vgg13": "VGG-13", "resnet18": "ResNet-18", "densenet121": "DenseNet-121"}

@@ -47,14 +47,20 @@ def epsilon(x, bits):
     return bits * np.maximum(x, 0)
 
 
+def exact_dropout(x, q):
+    """The variance of dropout at p = 1 - q: q(1-q) Σ x²."""
+    return q * (1 - q) * np.square(x).sum()
+
+
 def exact(x, q):
-    return q * (1 - q) * np.square(np.minimum(x, 0)).sum()
+    """The variance of DropReLU: only negative inputs vary."""
+    return exact_dropout(np.minimum(x, 0), q)
 
 
 def exact_epsilon(x, q):
-    return q * (1 - q) * np.square(np.maximum(x, 0)).sum()
+    return exact_dropout(np.maximum(x, 0), q)
 
 
 def printed(x, q):
     """The paper's formula: q(1-q) Σ x² + ε."""
-    return q * (1 - q) * np.square(x).sum() + exact_epsilon(x, q)
+    return exact_dropout(x, q) + exact_epsilon(x, q)

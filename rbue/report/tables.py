@@ -63,8 +63,8 @@ def headline(tables):
     name, cells = max(protocols.items(), key=lambda item: (item[1].n > 0).sum())
     caption = f"**{dataset_name(dataset)} with {arch_name(arch)}**, `protocol={name}`:"
     shown = pipe(grid(*side_by_side({name: cells}, README), full=True))
-    done = sum(len(set().union(*(cells.row[cells.n > 0] for cells in each.values()))) for each in networks.values())
-    measured = f"Measured so far: {done} of the paper's {len(LABELS) * len(ARCHS) * len(DATASETS)} cells."
+    done, every = count_measured(networks), len(LABELS) * len(ARCHS) * len(DATASETS)
+    measured = f"Measured so far: {done} of the paper's {every} cells."
     return "\n\n".join([caption, shown, measured, "\n".join(f"- {line}" for line in lines)])
 
 
@@ -76,6 +76,11 @@ def by_network(tables):
             if cells.n.any():
                 networks[table.dataset, arch][table.protocol] = cells
     return networks
+
+
+def count_measured(networks):
+    """Count the cells that are measured under any protocol, of networks as `by_network` returns them."""
+    return sum(len(set().union(*(cells.row[cells.n > 0] for cells in each.values()))) for each in networks.values())
 
 
 def protocols_to_show(protocols):

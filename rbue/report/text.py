@@ -35,11 +35,7 @@ BESIDE_PAPER = [
     number("paper_time_ratio", "Time / Single's", "paper", times, side="paper"),
     number("ours_time_ratio", "Time / Single's", "ours", times, side="ours"),
 ]
-HEADLINE = (
-    "accuracy",
-    "ece",
-    "time_ratio",
-)  # no differences, and no hours, which depend on hardware
+HEADLINE = ("accuracy", "ece", "time_ratio")  # no differences, and no hours, which depend on hardware
 OURS_ALONE = [
     seeded("accuracy", "Accuracy, %", "", decimals(2), bold="ours_bold"),
     seeded("ece", "ECE", "", decimals(3), bold="ours_bold"),

@@ -11,10 +11,12 @@ from typing import Any
 
 import pandas as pd
 
+from rbue.report.bootstrap import mean_of as mean
+from rbue.report.claims.evidence import listed
 from rbue.report.claims.numbers import SEVERITIES, Numbers, our_frames, paper_frame
 from rbue.report.claims.values import Value, holm
 from rbue.report.records import in_tables, over_seeds, records
-from rbue.report.rows import FULL, LABELS, PROPOSED, labelled
+from rbue.report.rows import LABELS, PROPOSED, by_protocol, labelled
 from rbue.report.text import arch_name, dataset_name
 
 YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
@@ -102,10 +104,6 @@ class Evidence:
 
 
 # --- numbers in words -------------------------------------------------------------------------------------------------
-
-
-def mean(values: list[Value]) -> Value:
-    return sum(values[1:], values[0]) * (1 / len(values))
 
 
 def largest(values: list[Value]) -> Value:
@@ -361,7 +359,7 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
     frames = our_frames(results) if frames is None else frames
     if not frames:
         return []
-    protocol = min(frames, key=lambda name: [*FULL, name].index(name))
+    protocol = min(frames, key=by_protocol)
     runs = records(results)
     runs = runs[runs.protocol == protocol]
     evidence = Evidence(
@@ -444,10 +442,6 @@ def in_short(found: list[Finding]) -> str:
         f"Not measured: {listed(named[UNKNOWN])}" if named[UNKNOWN] else "",
     ]
     return ". ".join(filter(None, parts))
-
-
-def listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:

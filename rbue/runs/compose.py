@@ -12,7 +12,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from rbue import plugins
-from rbue.config import Run, gpus
+from rbue.config import Run, gpus, own_settings
 from rbue.errors import UserError
 from rbue.methods import METHODS
 from rbue.runs.messages import no_setting
@@ -81,8 +81,7 @@ def file_of(group, name):
 
 def hyperparameters():
     """Return one line per method that has settings of its own, for --help."""
-    shared = {f.name for f in fields(Run)}
-    own = {name: [f.name for f in fields(schema) if f.name not in shared] for name, schema in METHODS.items()}
+    own = {name: own_settings(schema) for name, schema in METHODS.items()}
     return "\n".join(f"  {name}: {', '.join(names)}" for name, names in own.items() if names)
 
 

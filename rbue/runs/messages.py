@@ -1,14 +1,13 @@
 """Turning errors of Hydra and OmegaConf into one sentence each."""
 
 import re
-from dataclasses import fields
 from difflib import get_close_matches
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from rbue.config import Run
+from rbue.config import Run, own_settings
 from rbue.errors import describe
 from rbue.methods import METHODS
 from rbue.runs.places import COMMAND
@@ -51,11 +50,10 @@ def sweep_without_m(word):
 
 def no_setting(method, key):
     """Say that a method has no such setting, and name the nearest one, or the method's own."""
-    known = [f.name for f in fields(METHODS.get(method, Run))]
-    shared = {f.name for f in fields(Run)}
-    own = ", ".join(name for name in known if name not in shared) or "no settings of its own"
+    schema = METHODS.get(method, Run)
+    own = ", ".join(own_settings(schema)) or "no settings of its own"
     own = " and ".join(own.rsplit(", ", 1))
-    near = most_similar(key, [*known, "sweep", "launch"])
+    near = most_similar(key, [*schema.__dataclass_fields__, "sweep", "launch"])
     hint = f"did you mean {near}?" if near else f"it has {own}; {COMMAND} --help lists those of each method"
     return f"method={method} has no setting '{key}': {hint}"
 

@@ -107,8 +107,7 @@ def affine(x, corners):
     column, row = ((steps + starts).int() >> 5).unbind(1)
     right, down = column & 31, row & 31
     return sum(
-        weight * value
-        for value, weight in _corners(pack(x), row >> 5, column >> 5, 32 - down, down, 32 - right, right, "reflect101")
+        weight * value for value, weight in _corners(pack(x), row >> 5, column >> 5, down, right, 32, "reflect101")
     )
 
 
@@ -134,7 +133,7 @@ def shift(packed, across, down):
     right, down = column - left, row - top
     moved = sum(
         unpack(value) * weight[:, None]
-        for value, weight in _corners(packed, top.int(), left.int(), 1 - down, down, 1 - right, right, "reflect")
+        for value, weight in _corners(packed, top.int(), left.int(), down, right, 1, "reflect")
     )
     return truncate(divide(moved, 1024 * 255).float().clamp(0, 1) * 255)
 
@@ -149,11 +148,12 @@ def unpack(x):
     return torch.stack([(x >> by) & 0x1FFFFF for by in (0, 21, 42)], 1).double()
 
 
-def _corners(x, row, column, up, down, left, right, mode):
-    """Yield the four neighbours of each (row, column) in (N, H, W) images, with their bilinear weights."""
+def _corners(x, row, column, down, right, unit, mode):
+    """Yield the four neighbours of each (row, column) in (N, H, W) images, with their bilinear weights. `down` and
+    `right` say how far the place is from (row, column), in parts of `unit`."""
     size, flat = x.shape[-1], x.flatten(1)
-    rows = [(fold(row + i, size, mode) * size, weight) for i, weight in enumerate((up, down))]
-    columns = [(fold(column + i, size, mode), weight) for i, weight in enumerate((left, right))]
+    rows = [(fold(row + i, size, mode) * size, weight) for i, weight in enumerate((unit - down, down))]
+    columns = [(fold(column + i, size, mode), weight) for i, weight in enumerate((unit - right, right))]
     for start, by_row in rows:
         for place, by_column in columns:
             index = (start + place).flatten(1).long()

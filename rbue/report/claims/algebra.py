@@ -10,6 +10,7 @@ from rbue.report.simulation import (
     dropreLU,
     epsilon,
     exact,
+    exact_dropout,
     exact_epsilon,
     inputs,
     printed,
@@ -47,7 +48,7 @@ def t3(q=0.8):
     """Tested at the boundary q = 1 - p of the claim."""
     x = inputs()
     ours, theirs = simulate(x, q, dropreLU), simulate(x, q, dropout)
-    ratio = exact(x, q) / (q * (1 - q) * np.square(x).sum())
+    ratio = exact(x, q) / exact_dropout(x, q)
     return verdict(
         ours.variance + FAR * ours.se < theirs.variance - FAR * theirs.se,
         f"At q = 1-p, the variance of DropReLU is {ratio:.2f} times that of dropout, and never larger.",

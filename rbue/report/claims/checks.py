@@ -69,6 +69,14 @@ class Item:
         return replace(self, outcome=self.otherwise, beyond=beyond, undone=self.outcome != self.otherwise)
 
 
+def group_by(values, key):
+    """Return {key of a value: the values with this key}, in order of appearance."""
+    groups = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    return groups
+
+
 def ask(numbers, part, keys, judge, clocks=None, **more):
     """Return one comparison, or an Item with the cells that are missing for it.
 

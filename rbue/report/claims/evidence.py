@@ -4,7 +4,7 @@ number of seeds, pairing."""
 from dataclasses import dataclass
 from itertools import groupby
 
-from rbue.report.claims.checks import NAMES, VERSUS
+from rbue.report.claims.checks import NAMES, VERSUS, group_by
 from rbue.report.claims.numbers import kind
 from rbue.report.rows import ARCHS, DATASETS, paper_order
 
@@ -97,7 +97,7 @@ def culprits(items):
     losing = [item for item in items if item.outcome == -1]
     if len(losing) != 1 or len(items) == 1:
         return ""
-    rows, places = (unique(f(key) for key in losing[0].keys) for f in (lambda key: key[2], lambda key: key[:2]))
+    rows, places = rows_of(losing[0].keys), unique(key[:2] for key in losing[0].keys)
     shown = f", {span(losing)}" if span(losing) else ""
     return f"{' compared with '.join(rows)} on {places_text(places)}{shown}" if len(rows) <= 2 else ""
 
@@ -111,27 +111,19 @@ def listed(texts):
 
 def describe(items):
     """Return one clause per part, in the order of the claim's checks."""
-    parts = {}
-    for item in items:
-        if item.outcome is not None:
-            parts.setdefault((item.aside, item.part), []).append(item)
+    parts = group_by((item for item in items if item.outcome is not None), lambda item: (item.aside, item.part))
     total = {part: sum(item.part == part for item in items) for _, part in parts}
     return "; ".join(clause(part, group, total[part]) for (_, part), group in parts.items())
 
 
 def clause(part, items, total):
     """Return 'accuracy 3 win / 12 tie / 1 loss of 16 (-0.81 to +0.35 pp), 32 missing'."""
-    if total == 1 or not items[0].words:
-        return " ".join(filter(None, [part, span(items), verdict_word(items)]))
+    if total == 1:
+        return " ".join(filter(None, [part, span(items), f"({items[0].words[1 - items[0].outcome]})"]))
     colon = "" if items[0].words == VERSUS else ":"
     text = f"{part}{colon} {counts([item.outcome for item in items], items[0].words)} of {len(items)}"
     shown, missing = span(items), total - len(items)
     return text + (f" ({shown})" if shown else "") + beyond(items) + (f", {missing} missing" if missing else "")
-
-
-def verdict_word(items):
-    words = items[0].words
-    return f"({words[1 - items[0].outcome]})" if words else ""
 
 
 def counts(outcomes, words):
@@ -165,41 +157,37 @@ def missing_text(items, numbers):
     needed = by_place(key for item in items for key in item.keys)
     lacking = by_place(key for item in items for key in item.missing)
     texts = {place: lack_text(keys, needed[place], numbers) for place, keys in lacking.items()}
-    by_text = {}
-    for place, text in texts.items():
-        by_text.setdefault(text, []).append(place)
-    return "; ".join(f"{places_text(places)}: {text}" for text, places in by_text.items())
+    return "; ".join(f"{places_text(places)}: {text}" for text, places in group_by(texts, texts.get).items())
 
 
 def by_place(keys):
-    places = {}
-    for key in keys:
-        places.setdefault(key[:2], {})[key] = None  # a dict keeps the order and drops repeated keys
-    return places
+    return group_by(unique(keys), lambda key: key[:2])
 
 
 def lack_text(keys, needed, numbers):
     """Name the rows without a run, and 'ECE of SVI' if the run exists without this number."""
-    runs = unique(key[2] for key in keys if key[:3] not in numbers.runs)
-    metrics = {}
-    for key in keys:
-        if key[2] not in runs:
-            same_code = " with the same code" if key in numbers.values else ""  # it exists and does not compare
-            metrics.setdefault(metric_text(key[3]) + same_code, {})[key[2]] = None
-    every_row = len(unique(key[2] for key in needed))
+    runs = rows_of(key for key in keys if key[:3] not in numbers.runs)
+    metrics = group_by((key for key in keys if key[2] not in runs), lambda key: lacking_text(key, numbers))
+    every_row = len(rows_of(needed))
     texts = [rows_text(runs, every_row)] if runs else []
-    return ", ".join(texts + [f"{metric} of {rows_text(list(rows), every_row)}" for metric, rows in metrics.items()])
+    return ", ".join(texts + [f"{text} of {rows_text(rows_of(found), every_row)}" for text, found in metrics.items()])
 
 
-def metric_text(metric):
-    base, _, severity = metric.partition("@")
-    return NAMES[base] + (" under corruption" if severity else "")
+def lacking_text(key, numbers):
+    """Name the number that is missing. One that exists was measured with other code, so it does not compare."""
+    base, _, severity = key[3].partition("@")
+    same_code = " with the same code" if key in numbers.values else ""
+    return NAMES[base] + (" under corruption" if severity else "") + same_code
 
 
 def rows_text(rows, needed):
     if len(rows) == needed > 2:
         return f"all {needed} rows"
     return " and ".join(rows) if len(rows) <= 2 else f"{len(rows)} of {needed} rows"
+
+
+def rows_of(keys):
+    return unique(key[2] for key in keys)
 
 
 def unique(values):

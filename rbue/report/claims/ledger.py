@@ -1,14 +1,13 @@
 """Every claim with its verdict on the paper's own numbers and on ours, one per protocol."""
 
-import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from rbue.report.claims.algebra import ALGEBRA
 from rbue.report.claims.evidence import places_text
 from rbue.report.claims.numbers import Numbers, our_frames, paper_frame
 from rbue.report.claims.predicates import PREDICATES
 from rbue.report.claims.rules import NOT_TESTED, PAPERS, Verdict, decide, measured
+from rbue.report.paper import read_paper
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Entry:
 
 
 def load(paper_dir):
-    return json.loads((Path(paper_dir) / "claims.json").read_text(encoding="utf-8"))["claims"]
+    return read_paper(paper_dir, "claims")["claims"]
 
 
 def build(results, paper_dir, frames=None):

@@ -5,24 +5,21 @@ seconds. `ece@3` is the median over the 19 corruptions at severity 3. `MC-DropRe
 Section 4.5, `MC-Dropout(0.5)@block` is dropout in every block.
 """
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from rbue.report.claims import sampling
 from rbue.report.claims.values import Value, binomial
+from rbue.report.paper import CORRUPTIONS, HALF, PAPERS_IMAGES, read_paper
 from rbue.report.records import everywhere, levels, most_passes, over_pairs, over_seeds, over_types, pairs, records
 from rbue.report.rows import LABELS, by_protocol, labelled, paper_order
 
 CELL = ["dataset", "arch", "row", "metric"]
-PAPERS_IMAGES = 10_000  # in each of the paper's test sets
-HALF = {"accuracy": 0.005, "ece": 0.005, "time": 0.05, "jsd": 0.0005, "dis": 0.0005}  # half of the last printed digit
 TIME_NOISE = 0.02  # relative variation of a training time from run to run on one machine
-CORRUPTIONS, SEVERITIES = 19, range(1, 6)
+SEVERITIES = range(1, 6)
 BLOCK = "@block"
 DIVERSITY = {"dataset": "cifar10", "arch": "resnet18"}  # Tables 4 and 5 do not state their dataset: see numbers.json
 
@@ -37,9 +34,7 @@ class Numbers:
     @classmethod
     def of(cls, frame):
         keys = list(frame[CELL].itertuples(index=False, name=None))
-        columns = [
-            name for name in ("value", "half", "se", "sampling", "origin") if name in frame
-        ]  # the paper has no last two
+        columns = [c for c in ("value", "half", "se", "sampling", "origin") if c in frame]  # the paper has no last two
         values = [Value(*row) for row in frame[columns].itertuples(index=False, name=None)]
         return cls(dict(zip(keys, values, strict=True)), dict(zip(keys, frame.n, strict=True)))
 
@@ -82,7 +77,7 @@ def metrics_of(where, scores, images):
 
 def paper_frame(paper_dir):
     """Read every printed number that a claim uses. Each counts as one run, since the paper states no seeds."""
-    printed = json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))
+    printed = read_paper(paper_dir, "numbers")
     records = [*paper_main(printed), *paper_diversity(printed), *paper_position(printed)]
     frame = pd.DataFrame(records).rename(columns={"noise": "se"})
     return frame.assign(half=frame.half.fillna(frame.metric.map(kind).map(HALF)).fillna(0.0), n=1)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 
+from rbue.report.claims.checks import group_by
 from rbue.report.claims.evidence import Graded, describe, judged_text, missing_text, reason, seeds_text
 from rbue.report.claims.values import LEVEL, holm
 
@@ -77,9 +78,7 @@ def by_cell(items):
     error. There, a test flips the sign of whole cells, in all combinations, and asks how often the sum is as far from
     zero: HOLDS or FAILS if that is rare.
     """
-    cells = {}
-    for item in items:
-        cells.setdefault(item.cell, []).append(item)
+    cells = group_by(items, lambda item: item.cell)
     if all(item.p is not None for item in items):
         return graded(*mean_of([shares(each) for each in cells.values()]))
     excess = [sum(item.outcome for item in each) for each in cells.values()]
@@ -135,11 +134,7 @@ balance = Rule(by_cell, agreed)  # a general 'better'
 
 def by_part(items):
     """Return {part: items} of what the verdict depends on."""
-    parts = {}
-    for item in items:
-        if not item.aside:
-            parts.setdefault(item.part, []).append(item)
-    return parts
+    return group_by((item for item in items if not item.aside), lambda item: item.part)
 
 
 def measured_of(items):

@@ -1,6 +1,6 @@
 """How our cells vary, from the stored predictions of their runs: two cells can be paired image by image."""
 
-from rbue.report.bootstrap import over_seeds, replicates
+from rbue.report.bootstrap import mean_of, over_seeds, replicates
 from rbue.report.rows import labelled
 
 
@@ -40,7 +40,3 @@ def is_single(cell):
 def independent(records):
     """Whether no two seeds share a training: an ensemble's members are the trainings of the next seeds."""
     return (records.seed.drop_duplicates().sort_values().diff().dropna() >= records.members.max()).all()
-
-
-def mean_of(samplings):
-    return sum(samplings[1:], samplings[0]) * (1 / len(samplings))

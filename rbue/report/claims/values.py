@@ -111,15 +111,15 @@ class Value:
 
 
 def binomial(share, images):
-    """Standard error of a share of the test images; 0 if their number is unknown."""
-    return sqrt(max(share * (1 - share), 0) / images) if images else 0.0
+    """Standard error of a share of the test images."""
+    return sqrt(max(share * (1 - share), 0) / images)
 
 
-def holm(ps, level=LEVEL):
-    """Which p-values stay significant while the chance of any false positive is below the level (Holm 1979)."""
+def holm(ps):
+    """Which p-values stay significant while the chance of any false positive is below LEVEL (Holm 1979)."""
     order, stands = sorted(range(len(ps)), key=ps.__getitem__), [False] * len(ps)
     for rank, k in enumerate(order):
-        if ps[k] > level / (len(ps) - rank):
+        if ps[k] > LEVEL / (len(ps) - rank):
             break
         stands[k] = True
     return stands

@@ -1,7 +1,7 @@
 """The paper's figures from finished runs: PDF for print, SVG for pages, and the plotted numbers as CSV.
 
     for network in networks(records(collect("results/runs"))):
-        for figure, paths in draw(network, "results/paper", "results/figures").items():
+        for figure, paths in draw(network, "results/figures").items():
             print(figure, paths)
 
 Each module has three stages, load → frame → draw. A frame holds every number of its figure and is tested; drawing
@@ -16,7 +16,6 @@ from rbue.report.figures import (
     corruptions,
     diversity,
     framework,
-    headline,
     posterior,
     reliability,
     samples,
@@ -25,9 +24,9 @@ from rbue.report.figures import (
 from rbue.report.figures.frames import Network, left_out, networks
 from rbue.runs.places import COMMAND
 
-__all__ = ["FIGURES", "Network", "draw", "draw_general", "draw_headline", "grids", "left_out", "makes", "networks"]
+__all__ = ["FIGURES", "Network", "draw", "draw_general", "grids", "left_out", "makes", "networks"]
 
-FIGURES = {  # title → f(network, paper_dir, folder), which returns the written paths; none if no run has the data
+FIGURES = {  # title → f(network, folder), which returns the written paths; none if no run has the data
     "corruption box plots": corruptions.draw,
     "diversity matrices": diversity.draw,
     "space of behaviours": behaviours.draw,
@@ -42,10 +41,10 @@ FIGURES = {  # title → f(network, paper_dir, folder), which returns the writte
 GRIDS = (diversity.grids, corruptions.grids, variance.grids, beyond.grids)
 
 
-def draw(network, paper_dir, out):
+def draw(network, out):
     """Draw all figures below <out>/<protocol>/<dataset>/<arch>. Return {figure: paths}, [] if data is missing."""
     folder = network.folder(out)
-    return {name: render(network, paper_dir, folder) for name, render in FIGURES.items()}
+    return {name: render(network, folder) for name, render in FIGURES.items()}
 
 
 def draw_general(out):
@@ -53,14 +52,9 @@ def draw_general(out):
     return variance.draw_over_q(Path(out))
 
 
-def draw_headline(records, paper_dir, out):
-    """Draw our numbers against the printed ones, and calibration against cost, from the runs of all networks."""
-    return headline.draw(records, paper_dir, out)
-
-
-def grids(network, paper_dir):
+def grids(network):
     """Return the tables beside a network's figures, as text."""
-    return [grid for tables in GRIDS for grid in tables(network, paper_dir)]
+    return [grid for tables in GRIDS for grid in tables(network)]
 
 
 def makes(figure, network):

@@ -5,18 +5,7 @@ from matplotlib.lines import Line2D
 
 from rbue.report.cells import paper_cells
 from rbue.report.figures.frames import count_text, methods_of, with_errors
-from rbue.report.figures.style import (
-    INK,
-    canvas,
-    framed,
-    head,
-    legend_below,
-    limits,
-    look_of,
-    save,
-    styled,
-    write_csv,
-)
+from rbue.report.figures.style import INK, canvas, framed, head, legend_below, limits, look_of, save, styled, write_csv
 from rbue.report.rows import in_order
 
 COLUMNS = [
@@ -47,8 +36,8 @@ def points(runs):
     return frame.rename(columns=lambda name: name.removeprefix("ours_")).assign(origin="ours")[COLUMNS]
 
 
-def paper_points(network, paper_dir):
-    cells = paper_cells(paper_dir)
+def paper_points(network):
+    cells = paper_cells(network.paper_dir)
     cells = cells[(cells.dataset == network.dataset) & (cells.arch == network.arch)]
     return cells.assign(origin="paper").reindex(columns=COLUMNS)
 
@@ -115,10 +104,10 @@ def scatter(frame, title):
     return figure
 
 
-def draw(network, paper_dir, folder):
+def draw(network, folder):
     if network.clean.empty:
         return []
-    ours, paper = points(network.clean), paper_points(network, paper_dir)
+    ours, paper = points(network.clean), paper_points(network)
     frame = ours if paper.empty else pd.concat([ours, paper.dropna(axis=1, how="all")], ignore_index=True)
     figure = scatter(frame, f"{network.title()}, {count_text(ours.n)}")
     return [*save(figure, folder / "behaviours"), write_csv(frame, folder / "behaviours.csv")]

@@ -212,11 +212,11 @@ def with_own_metrics(network):
     return [*MORE, *(seeded(name, name, "", three) for name in names)], [*MORE_NOTES, *told]
 
 
-def grids(network, paper_dir):
+def grids(network):
     return [found for name in TABLES if (found := grid(network, name))]
 
 
-def draw(network, paper_dir, folder):
+def draw(network, folder):
     paths = []
     for name in TABLES:
         if found := grid(network, name):

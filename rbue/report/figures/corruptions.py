@@ -24,10 +24,10 @@ from rbue.report.figures.style import (
     write_csv,
     write_text,
 )
+from rbue.report.paper import CORRUPTIONS
 from rbue.report.records import LEVEL_SCORES, levels, most_passes, over_seeds, over_types
 from rbue.report.rows import METHODS
 
-ALL_TYPES = 19
 SIX = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0}
 Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # in the paper's two box plots
 SEVERITIES = range(6)
@@ -120,7 +120,7 @@ def averages(cells):
 
 def caption(network, source, frame, numbers):
     types = numbers.types.max()
-    which = f"{types} {source} types" if types == ALL_TYPES else f"{types} of {ALL_TYPES} types, {source}"
+    which = f"{types} {source} types" if types == CORRUPTIONS else f"{types} of {CORRUPTIONS} types, {source}"
     drawn = frame[frame.method.map(draws_samples).astype(bool)].passes.dropna()
     samples = f", {count_text(drawn.astype(int), 'sample')}" if len(drawn) else ""
     return f"{network.title('-C')}\n{which}, {count_text(numbers.n)}{samples}"
@@ -204,7 +204,7 @@ def averages_grid(title, frame):
     return Grid(title, AVERAGES, frame.to_dict("records"), [note])
 
 
-def grids(network, paper_dir):
+def grids(network):
     """Return one table per source of images."""
     found = []
     for source, part in by_source(load(network)):
@@ -230,5 +230,5 @@ def draw_source(network, source, frame, folder):
     ]
 
 
-def draw(network, paper_dir, folder):
+def draw(network, folder):
     return [path for source, part in by_source(load(network)) for path in draw_source(network, source, part, folder)]

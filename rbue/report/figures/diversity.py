@@ -1,9 +1,7 @@
 """The diversity of four samples (or ensemble members): JSD and disagreement per pair (Section 4.4, Tables 4 and 5)."""
 
-import json
 from functools import partial
 from operator import itemgetter
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +10,7 @@ from matplotlib.colors import LogNorm
 from rbue.report.columns import METHOD, MISSING, Column, Grid, decimals, number
 from rbue.report.figures.frames import picked
 from rbue.report.figures.style import INK, WIDTH, head, narrow, panel_grid, save, styled, write_csv, write_text
+from rbue.report.paper import read_paper
 from rbue.report.records import over_pairs, over_seeds, pairs
 from rbue.report.rows import METHODS, in_order, labelled
 
@@ -47,9 +46,9 @@ def load(network):
     return picked(network, lambda result: {"matrices": vars(result.diversity)} if result.diversity else None)
 
 
-def paper_rows(network, paper_dir):
+def paper_rows(network):
     """Read Tables 4 and 5 under our row names. They state no dataset; CIFAR-10 is the most likely one."""
-    entries = json.loads((Path(paper_dir) / "numbers.json").read_text(encoding="utf-8"))["diversity"]
+    entries = read_paper(network.paper_dir, "numbers")["diversity"]
     mine = [entry for entry in entries if network.dataset == "cifar10" and network.arch == entry["arch"]]
     return pd.DataFrame([entry | {"row": labelled(entry)} for entry in mine], columns=["row", *COLUMNS])
 
@@ -164,9 +163,9 @@ def columns(with_paper):
     return [*found, number("n", "n", "", lambda n: str(n) if n else MISSING)]
 
 
-def grid(network, paper_dir):
+def grid(network):
     """Return Tables 4 and 5, or None without data."""
-    frame, paper = load(network), paper_rows(network, paper_dir)
+    frame, paper = load(network), paper_rows(network)
     if frame.empty:
         return None
     with_paper = not paper.empty
@@ -174,12 +173,12 @@ def grid(network, paper_dir):
     return Grid(f"Diversity: {network.title()}", columns(with_paper), cells, NOTES + PAPER_NOTES * with_paper)
 
 
-def grids(network, paper_dir):
-    return [found] if (found := grid(network, paper_dir)) else []
+def grids(network):
+    return [found] if (found := grid(network)) else []
 
 
-def draw(network, paper_dir, folder):
-    frame, paper = load(network), paper_rows(network, paper_dir)
+def draw(network, folder):
+    frame, paper = load(network), paper_rows(network)
     if frame.empty:
         return []
     numbers, paths = table(frame, paper), []
@@ -190,5 +189,5 @@ def draw(network, paper_dir, folder):
         *paths,
         write_csv(matrix_frame(frame), folder / "diversity-matrices.csv"),
         write_csv(numbers, folder / "diversity.csv"),
-        write_text(grid(network, paper_dir).markdown(), folder / "diversity.md"),
+        write_text(grid(network).markdown(), folder / "diversity.md"),
     ]

@@ -9,6 +9,7 @@ import pandas as pd
 from rbue.report.records import NETWORK, everywhere, over_seeds
 from rbue.report.rows import by_protocol
 from rbue.report.text import arch_name, dataset_name
+from rbue.runs.places import PAPER
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Network:
     dataset: str
     arch: str
     runs: pd.DataFrame
+    paper_dir: Path  # of the paper's numbers, which some figures show beside ours
 
     @property
     def clean(self):
@@ -35,11 +37,11 @@ class Network:
         return f"{dataset_name(self.dataset)}{suffix}, {arch_name(self.arch)}, protocol {self.protocol}"
 
 
-def networks(records):
+def networks(records, paper_dir=PAPER):
     """Return a Network per (protocol, dataset, arch) with a run that a figure can show."""
     shown = records[records.row.notna() & everywhere(records)]
     groups = sorted(shown.groupby(NETWORK), key=lambda group: (by_protocol(group[0][0]), group[0]))
-    return [Network(*key, runs.reset_index(drop=True)) for key, runs in groups]
+    return [Network(*key, runs.reset_index(drop=True), paper_dir) for key, runs in groups]
 
 
 def left_out(records):

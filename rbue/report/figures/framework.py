@@ -118,7 +118,7 @@ def diagram(run, title):
     return figure
 
 
-def draw(network, paper_dir, folder):
+def draw(network, folder):
     run = load(network)
     if run is None:
         return []

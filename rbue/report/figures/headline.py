@@ -13,21 +13,19 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from rbue.report.cells import paper_cells
+from rbue.report.claims.values import Z
 from rbue.report.figures import beyond, samples
 from rbue.report.figures.corruptions import six
 from rbue.report.figures.frames import count_text, methods_of, networks, with_errors
 from rbue.report.figures.style import INK, WIDTH, canvas, head, look_of, plain_ticks, save, styled, write_csv
+from rbue.report.paper import HALF, PAPERS_IMAGES
 from rbue.report.records import KEY, NETWORK, in_tables
-from rbue.report.rows import ARCHS, DATASETS, FULL, METHODS, by_protocol, in_order, paper_order
+from rbue.report.rows import ARCHS, DATASETS, FULL, METHODS, PROPOSED_METHODS, by_protocol, in_order, paper_order
 from rbue.report.text import arch_name, dataset_name
 
 PLACE = ["dataset", "arch"]
-IMAGES = 10_000  # in each of the paper's three test sets
-ROUNDING = {"accuracy": 0.005, "ece": 0.005}  # half of the last printed digit
 DIFFERENCES = {"accuracy": "Ours − printed\n(percentage points)", "ece": "Ours − printed\n(left: ours is lower)"}
 NAMES = {"accuracy": "Accuracy", "ece": "ECE"}
-Z = 1.96
-PROPOSED = ("rrelu", "dropreLU")
 ONE_PASS = {  # kind of a single point → (its marker, which stands for no network; its name in the legend)
     "temperature": ("+", "Single, temperature scaled"),
     "twin": ("x", "noise switched off, one pass"),
@@ -46,10 +44,10 @@ def compared(records, paper_dir):
     ours = with_errors(records[in_tables(records) & records.protocol.isin(FULL)], [*KEY, "method"])
     cells = ours.merge(paper_cells(paper_dir)[[*PLACE, "row", *DIFFERENCES]], on=[*PLACE, "row"])
     share = cells.accuracy / 100
-    noise = np.sqrt(share * (1 - share) / IMAGES)
+    noise = np.sqrt(share * (1 - share) / PAPERS_IMAGES)
     for metric, unit in (("accuracy", 100), ("ece", 1)):
         cells[f"diff_{metric}"] = cells[f"ours_{metric}"] - cells[metric]
-        cells[f"half_{metric}"] = ROUNDING[metric] + Z * np.hypot(cells[f"se_{metric}"], unit * noise)
+        cells[f"half_{metric}"] = HALF[metric] + Z * np.hypot(cells[f"se_{metric}"], unit * noise)
     return one_protocol(cells.rename(columns={metric: f"paper_{metric}" for metric in DIFFERENCES}))
 
 
@@ -99,7 +97,7 @@ def twins(network):
     frame = beyond.numbers(network, "twins")
     if frame.empty:
         return frame
-    proposed = network.clean.row[network.clean.method.isin(PROPOSED)]
+    proposed = network.clean.row[network.clean.method.isin(PROPOSED_METHODS)]
     names = {f"ours_twin_{name}": f"ours_{name}" for name in ("ms", "ece", "nll")}
     frame = frame[frame.row.isin(proposed)].drop(columns=list(names.values())).rename(columns=names)
     return frame.assign(kind="twin", samples=1)
@@ -146,7 +144,9 @@ def difference_panel(axis, cells, metric):
 def curve_look(row, method, passes, place):
     """Return the look of a curve on the right: solid for the variants of RBUE, dashed for the others. One point stands
     on top of the curves, which begin there."""
-    line = {"linestyle": "-" if method in PROPOSED else "--"} if passes > 1 else {"linestyle": "none", "zorder": 3}
+    line = (
+        {"linestyle": "-" if method in PROPOSED_METHODS else "--"} if passes > 1 else {"linestyle": "none", "zorder": 3}
+    )
     return {"color": look_of(row, method)["color"]} | line | place_look(place)
 
 

@@ -102,7 +102,7 @@ def legend_parts(spread):
     return handles.values(), handles
 
 
-def draw(network, paper_dir, folder):
+def draw(network, folder):
     frame = load(network)
     if frame.empty:
         return []

@@ -26,6 +26,7 @@ from rbue.report.figures.style import (
     write_csv,
 )
 from rbue.report.records import over_seeds
+from rbue.report.rows import PROPOSED_METHODS
 
 DRAWN = 50  # percent of the images; beyond, a handful of mistakes is left, and curves show chance
 
@@ -114,7 +115,7 @@ def curves(numbers, title):
 def split(numbers):
     """Return {panel's title: rows}. The rows that are not RBUE share a panel."""
     rows = list(dict.fromkeys(numbers.row))
-    proposed = [row for row, method in methods_of(numbers) if method in ("rrelu", "dropreLU")]
+    proposed = [row for row, method in methods_of(numbers) if method in PROPOSED_METHODS]
     guides = [row for row, method in methods_of(numbers) if method in ("single", "deep_ensemble")]
     others = [row for row in rows if row not in proposed]
     if not proposed or set(others) <= set(guides):
@@ -139,7 +140,7 @@ def outside_text(numbers):
 BINS = "each dot is a bin; its area: the share of images in it; its line: the gap to perfect calibration"
 
 
-def draw_reliability(network, paper_dir, folder):
+def draw_reliability(network, folder):
     frame = load(network, "reliability")
     if frame.empty:
         return []
@@ -148,7 +149,7 @@ def draw_reliability(network, paper_dir, folder):
     return [*save(diagrams(numbers, title), folder / "reliability"), write_csv(numbers, folder / "reliability.csv")]
 
 
-def draw_rejection(network, paper_dir, folder):
+def draw_rejection(network, folder):
     frame = load(network, "rejection")
     if frame.empty:
         return []

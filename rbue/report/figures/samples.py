@@ -136,7 +136,7 @@ def panels(numbers, title):
     return figure
 
 
-def draw(network, paper_dir, folder):
+def draw(network, folder):
     frame = load(network)
     if frame.empty or frame.samples.max() == 1:
         return []

@@ -215,7 +215,7 @@ class Renderer(RendererBase):
         alpha, rgb, width = gc.get_alpha() if gc.get_forced_alpha() else None, gc.get_rgb(), gc.get_linewidth()
         found = paint("fill", face, alpha) if face is not None else {}
         if width > 0:
-            found |= paint("stroke", rgb, alpha if alpha is not None else rgb[3] if len(rgb) > 3 else 1)
+            found |= paint("stroke", rgb, alpha)
         if "stroke" in found:
             found["stroke-width"] = short(width, 2)
             dashes = gc.get_dashes()[1]

@@ -48,7 +48,7 @@ def over_q():
         both = {
             "closed": simulation.exact(x, q),
             "paper": simulation.printed(x, q),
-            "dropout": q * (1 - q) * (x**2).sum(),
+            "dropout": simulation.exact_dropout(x, q),
         }
         rows.append({"q": q, **both, "monte_carlo": drawn.variance, "monte_carlo_se": drawn.se})
     return pd.DataFrame(rows)
@@ -57,7 +57,7 @@ def over_q():
 def terms(q):
     """Return the terms of the variance at one q: those that the paper adds, the one it omits, and the sum."""
     x = simulation.inputs()
-    positive, every = (q * (1 - q) * np.square(v).sum() for v in (np.maximum(x, 0), x))
+    positive, every = simulation.exact_epsilon(x, q), simulation.exact_dropout(x, q)
     return {"Var of\n(1−Q)·x": every, "Var of\nQ·ReLU(x)": positive, "2·Cov,\nomitted": -2 * positive}
 
 
@@ -210,12 +210,12 @@ def layers_grid(network, numbers):
     return Grid(f"Variance layer by layer: {network.title()}, {row}", columns, layers, notes)
 
 
-def grids(network, paper_dir):
+def grids(network):
     frame = load(network)
     return [] if frame.empty else [layers_grid(network, layers(frame))]
 
 
-def draw(network, paper_dir, folder):
+def draw(network, folder):
     frame = load(network)
     if frame.empty:
         return []

@@ -109,7 +109,7 @@ def speed(suite):
             "links": links(suite, path.with_suffix(""), {"JSON": "json"}) if beside else [],
         }
         rows = table(columns, benchmark.cells(content), caption, slug("speed", path.stem), **more)
-        found.append((rows, benchmark_picture(suite, path, content["hardware"])))
+        found.append((rows, benchmark_picture(path, content["hardware"])))
     return found
 
 

@@ -192,7 +192,7 @@ def headline(suite):
     return picture(suite, path, *HEADLINE) if path.exists() else None
 
 
-def benchmark_picture(suite, path, hardware):
+def benchmark_picture(path, hardware):
     drawn = path.with_suffix(".svg")
     if not drawn.exists():
         return None
@@ -272,7 +272,7 @@ def network_part(suite, network, shown):
         for stem, (caption, alt) in NETWORK.items()
         if folder / f"{stem}.svg" in shown
     ]
-    tables = grids(network, suite.paper_dir)  # of corrupted images, there is one per source
+    tables = grids(network)  # of corrupted images, there is one per source
     names = distinct(slug("table", *place, each.title.split(":")[0]) for each in tables)
     found = [
         grid(each, name, tags=tags) | {"caption": numbered_title(each)}

@@ -10,8 +10,8 @@ from rbue.report import cells, claims, position, verdict
 from rbue.report.figures import networks
 from rbue.report.figures.style import COLOURS
 from rbue.report.records import records
-from rbue.report.rows import FULL, ROWS, paper_order
-from rbue.report.tables import by_network
+from rbue.report.rows import FULL, ROWS, by_protocol, paper_order
+from rbue.report.tables import by_network, count_measured
 from rbue.report.text import arch_name, dataset_name
 
 
@@ -29,11 +29,18 @@ class Suite:
 
     @classmethod
     def of(cls, results, paper_dir, figures_dir, benchmarks_dir):
-        results = list(results)
         runs, frames = records(results), claims.our_frames(results)  # resampling takes seconds, so it is done once
-        built = cells.build(runs, paper_dir), position.build(runs, paper_dir), claims.build(results, paper_dir, frames)
-        findings = verdict.build(results, paper_dir, frames)
-        return cls(runs, Path(paper_dir), Path(figures_dir), Path(benchmarks_dir), *built, networks(runs), findings)
+        return cls(
+            runs,
+            Path(paper_dir),
+            Path(figures_dir),
+            Path(benchmarks_dir),
+            tables=cells.build(runs, paper_dir),
+            positions=position.build(runs, paper_dir),
+            ledger=claims.build(results, paper_dir, frames),
+            networks=networks(runs, paper_dir),
+            findings=verdict.build(results, paper_dir, frames),
+        )
 
     @property
     def folder(self):
@@ -43,8 +50,7 @@ class Suite:
     @property
     def measured(self):
         """The number of the paper's cells that are measured under any protocol."""
-        frames = [cells.of_paper(t.cells[t.cells.n > 0]) for t in self.tables if t.in_paper]
-        return len(pd.concat(frames)[["dataset", "arch", "row"]].drop_duplicates()) if frames else 0
+        return count_measured(by_network(t for t in self.tables if t.in_paper))
 
     @cached_property
     def compared(self):
@@ -66,7 +72,7 @@ class Suite:
     def filters(self):
         """Return {what: {value: name}} of what a reader may choose from."""
         places = sorted({(run.dataset, run.arch) for run in self.runs.itertuples()}, key=paper_order)
-        protocols = sorted(set(self.runs.protocol), key=lambda name: (name not in FULL, name))
+        protocols = sorted(set(self.runs.protocol), key=by_protocol)
         return {
             "dataset": {dataset: dataset_name(dataset) for dataset, _ in places},
             "network": {arch: arch_name(arch) for _, arch in sorted(places, key=lambda place: paper_order(place[1:]))},

@@ -38,7 +38,7 @@ def dataset_part(suite, dataset, found):
         "tags": {"dataset": dataset},
         "coverage": [f"`{t.protocol}`: {coverage(t)}." for t in found],
         "networks": [network_part(suite, dataset, arch, found) for arch in archs],
-        "costs": [costs(suite, t) for t in found],
+        "costs": [costs(t) for t in found],
         "notes": [(t.protocol, notes(t)) for t in found],
     }
 
@@ -85,7 +85,7 @@ def side_table(suite, dataset, arch):
     return table(*side_by_side(protocols), caption, slug("table", dataset, arch, "by protocol"))
 
 
-def costs(suite, found):
+def costs(found):
     """Return parameters, memory and test time, which the paper announces but does not print."""
     caption = f"{name_of(found.dataset)}: parameters, memory and test time, protocol `{found.protocol}`"
     return table(*announced(found), caption, slug("costs", found.dataset, found.protocol))

@@ -37,13 +37,10 @@ def placed(card):
 
 def choices(suite):
     """Return {value: name} of the verdicts that occur."""
-    found = {}
-    for card in cards(suite.ledger):
-        for each in card["ours"]:
-            found[slug("ours", each["verdict"])] = f"ours: {each['verdict']}"
-    for card in cards(suite.ledger):
-        found[slug("paper", card["paper"]["verdict"])] = f"paper's own numbers: {card['paper']['verdict']}"
-    return found
+    ours = [verdict.status for entry in suite.ledger for verdict in entry.ours.values()]
+    found = {slug("ours", status): f"ours: {status}" for status in ours}
+    papers = [entry.paper.status for entry in suite.ledger]
+    return found | {slug("paper", status): f"paper's own numbers: {status}" for status in papers}
 
 
 def section(suite):
