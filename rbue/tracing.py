@@ -35,6 +35,7 @@ def trace(network: nn.Module) -> fx.GraphModule:
     module whose code depends on the mode, such as stochastic depth, is not traced into. Arguments after the first whose
     default is None or a bool are fixed to this default.
     """
+    refuse_wrapped(network)
     whole = set()
     while True:
         try:
@@ -54,6 +55,19 @@ def trace(network: nn.Module) -> fx.GraphModule:
                 "move them into a module of their own, or put rbue.DropReLU(q) in place of its rectifiers by hand"
             )
         whole |= found
+
+
+def refuse_wrapped(network):
+    """Refuse a network inside of a wrapper that torch.fx cannot trace, and say how to take it out."""
+    way_out = None
+    if isinstance(network, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        way_out = "give its .module, and wrap the new network"
+    elif isinstance(network, torch.jit.ScriptModule):
+        way_out = "give the network from before torch.jit"
+    elif hasattr(network, "_orig_mod"):
+        way_out = "give the network from before torch.compile, and compile the new one"
+    if way_out:
+        raise UserError(f"{type(network).__name__} cannot be traced by torch.fx: {way_out}")
 
 
 def trace_in_mode(network, mode, whole):
