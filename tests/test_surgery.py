@@ -660,3 +660,59 @@ def test_rectifiers_inside_a_parametrized_module_are_found(norm):
     random = rbue.randomize(own, q=0.5)
     assert sum(isinstance(m, rbue.DropReLU) for m in random.modules()) == 1
     assert rbue.predict(random, x, samples=4).mutual_information.max() > 0
+
+
+class Frozen(nn.Sequential):
+    """A network whose first layer is frozen or computed in another precision, by a context in forward."""
+
+    def __init__(self, context):
+        super().__init__(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+        self.context = context
+
+    def forward(self, x):
+        with self.context():
+            x = self[0](x)
+        return self[2](self[1](x))
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, lambda: torch.autocast("cpu", torch.bfloat16)])
+def test_a_context_that_the_new_network_would_not_open_is_refused(context):
+    with pytest.raises(UserError, match=r"forward of Frozen opens torch\.no_grad or torch\.autocast"):
+        rbue.randomize(Frozen(context), q=0.9)
+    same = Frozen(lambda: torch.autocast("cpu", torch.bfloat16, enabled=False))  # changes nothing here
+    assert sites(rbue.randomize(same, q=0.9)) == [DropReLU]
+
+
+class Scaled(nn.Module):
+    """A module that makes a tensor in forward, whose value depends on the mode or on chance."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def forward(self, x):
+        return x * self.value(self)
+
+
+CONSTANTS = {
+    "the mode": lambda module: torch.tensor(1.0 if module.training else 4.0),
+    "chance": lambda module: torch.rand(()),
+}
+
+
+@pytest.mark.parametrize("kind", CONSTANTS)
+def test_a_tensor_that_forward_makes_is_not_frozen_at_one_of_its_values(kind):
+    own, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), Scaled(CONSTANTS[kind])), torch.randn(4, 8)
+    new = rbue.randomize(own, q=1.0)
+    for mode in (True, False):
+        torch.manual_seed(0)
+        expected = own.train(mode)(x)
+        torch.manual_seed(0)
+        assert torch.equal(new.train(mode)(x), expected)
+
+    class Whole(nn.Linear):
+        def forward(self, x):
+            return super().forward(x).relu() * CONSTANTS[kind](self)
+
+    with pytest.raises(UserError, match="does other things in training than in testing, or draws random numbers"):
+        rbue.randomize(Whole(8, 8), q=1.0)
