@@ -51,6 +51,12 @@ def one_sentence_errors():
         if wants_traceback():
             raise
         sys.exit(f"refused: a YAML file cannot be read: {' '.join(str(error).split())}")
+    except (AssertionError, AttributeError):  # OmegaConf's, for a setting inside of `network: null`
+        words = [word for word in sys.argv[1:] if word.lstrip("+").startswith("network")]
+        if wants_traceback() or not words:
+            raise
+        way_out = "write an arch of your own with a network: in its YAML (docs/extending.md)"
+        sys.exit(f"refused: {' '.join(words)}: this arch has no network: whose arguments can change; {way_out}")
     except OSError as error:  # outside of a job, for example no permission to enter a folder
         if wants_traceback():
             raise

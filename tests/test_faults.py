@@ -15,6 +15,7 @@ import torch
 from hydra_plugins import rbue_launcher
 from rbue import cli, config, training
 from rbue.errors import UserError, failure
+from rbue.evaluation import evaluator
 from rbue.runs import locks, results, schema, sweeps
 from rbue.training import checkpoints, loop, packs
 
@@ -260,6 +261,21 @@ def test_weights_that_are_not_finite_are_refused(digits_run, few_digits):
     checkpoints.save(path, saved)
     with pytest.raises(UserError, match=r"weights\.pt holds weights that are not finite"):
         training.load_or_train([run], few_digits, CPU)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "way_out"),
+    [(torch.float32, "lower lr, or mend the network"), (torch.float16, "precision=fp32 trains and tests in float32")],
+)
+def test_predictions_that_are_not_finite_are_not_blamed_on_the_weights(dtype, way_out, digits_run, few_digits):
+    run = digits_run()
+    network = checkpoints.build(run, few_digits).eval()
+    torch.nn.init.constant_(network.get_submodule("11").weight, 3e38)  # finite, and its products are not
+    test = evaluator.Evaluator(run, [network], few_digits, CPU)
+    test.dtype = dtype
+    test.prepare = lambda x: x.permute(0, 3, 1, 2) / 255
+    with pytest.raises(UserError, match=f"NaN for 3 of 3 images, and the weights are finite: .*{way_out}"):
+        test(few_digits.test_images[:3])
 
 
 def test_the_result_of_another_run_is_refused(digits_run):

@@ -255,6 +255,7 @@ WRONG_NETWORKS = {
     "builtins.dict": "its _target_ gives a dict, which is no torch.nn.Module",
     "branches.Branches": "arch=mine (branches.Branches) with method=single: Branches cannot be traced by torch.fx",
     "branches.thousand": "the network must give (2, 10) for 2 images, and gives (2, 1000)",
+    "branches.soft": "the network gives probabilities, and the loss needs logits: leave out its last softmax",
     "branches.flat": "the network cannot take images (3, 32, 32) (" + refusal_of_torch() + ")",
 }
 
@@ -265,7 +266,8 @@ def test_a_wrong_network_is_a_sentence(target, door, digits):
 
     thousand = "def thousand(num_classes): return nn.Sequential(nn.Flatten(), nn.Linear(3072, 1000))\n"
     flat = "def flat(num_classes): return nn.Sequential(nn.Flatten(), nn.Linear(5, num_classes))\n"
-    plugins.choose(folder=own_arch(door({"branches.py": BRANCHES + thousand + flat}), _target_=target))
+    soft = "def soft(num_classes): return nn.Sequential(nn.Flatten(), nn.Linear(3072, num_classes), nn.Softmax(1))\n"
+    plugins.choose(folder=own_arch(door({"branches.py": BRANCHES + thousand + flat + soft}), _target_=target))
     with pytest.raises(UserError) as refused:
         build(composed("arch=mine"), digits)
     assert WRONG_NETWORKS[target] in str(refused.value) and "\n" not in str(refused.value)

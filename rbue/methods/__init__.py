@@ -86,6 +86,8 @@ def try_out(run, network, images, classes):
     """Pass two images through the network, and refuse it unless it returns one logit per class for each image."""
     import torch
 
+    from rbue.sampling import are_probabilities
+
     modes, two = {module: module.training for module in network.modules()}, images[:2]
     with named_errors(run), torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
@@ -96,6 +98,8 @@ def try_out(run, network, images, classes):
         if not torch.is_tensor(logits) or logits.shape != (len(two), classes):
             got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
             raise UserError(f"the network must give {(len(two), classes)} for {len(two)} images, and gives {got}")
+        if are_probabilities(logits):
+            raise UserError("the network gives probabilities, and the loss needs logits: leave out its last softmax")
     for module, mode in modes.items():
         module.training = mode
     return network
