@@ -126,9 +126,9 @@ class Run:
         if self.logger == "tensorboard" and not find_spec("tensorboard"):
             raise UserError("logger=tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'")
         one_of(("none", "auto", "generated", "official"), corruptions=self.corruptions)
-        if (self.corruptions != "none") != self.dataset.endswith("_c"):
-            told = f"dataset={self.dataset} does not go with corruptions={self.corruptions}"
-            raise UserError(f"{told}: corrupted test images are those of dataset={self.trained_on}_c")
+        if self.corruptions == "none" and self.dataset.endswith("_c"):
+            way_out = f"dataset={self.trained_on} has the clean ones alone"
+            raise UserError(f"dataset={self.dataset} needs corrupted images, so not corruptions=none: {way_out}")
         if self.holdout and self.corruptions != "none":
             raise UserError(f"holdout={self.holdout} tests on training images, of which there are no corrupted sets")
 

@@ -252,6 +252,19 @@ def test_weights_and_checkpoints_of_another_run_are_refused(name, digits_run, fe
         training.load_or_train([ours], few_digits, CPU)
 
 
+@pytest.mark.parametrize("name", ["weights.pt", "checkpoint.pt"])
+def test_weights_of_other_images_of_the_same_name_are_refused(name, digits_run, few_digits):
+    run = digits_run("epochs=1")
+    training.load_or_train([run], few_digits, CPU)
+    folder = results.weights_folder(run)
+    (folder / "weights.pt").rename(folder / name)
+    others = dataclasses.replace(few_digits, train_labels=few_digits.train_labels.roll(1))
+    with pytest.raises(
+        UserError, match=rf"{name} has seen other images of digits .*: give the new images another name"
+    ):
+        training.load_or_train([run], others, CPU)
+
+
 def test_weights_that_are_not_finite_are_refused(digits_run, few_digits):
     run = digits_run("epochs=1")
     training.load_or_train([run], few_digits, CPU)
@@ -284,6 +297,13 @@ def test_the_result_of_another_run_is_refused(digits_run):
     results.write(results.folder(ours) / "result.json", made | {"name": theirs.name, "config": theirs.identity})
     with pytest.raises(UserError, match=r"is the result of .*seed0.*: move it away"):
         results.find(ours)
+
+
+def test_a_lock_that_a_full_disk_refuses_is_not_held(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "print", raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), raising=False)
+    with pytest.raises(UserError, match="No space left on device") as refused:
+        locks.try_lock(tmp_path / "run")
+    assert locks.holder(tmp_path / "run") is None, refused  # the error, which is kept, holds no lock
 
 
 # --- locks ------------------------------------------------------------------------------------------------------------

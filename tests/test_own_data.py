@@ -262,6 +262,12 @@ def test_names_of_classes_become_texts(registered, mine, classes):
     assert names == tuple(map(str, classes)) and {type(name) for name in names} == {str}
 
 
+def test_two_classes_of_one_name_are_refused(registered, mine):
+    data_dir = mine("arrays")
+    dataset("mine")(lambda folder, size: read_files(folder, size) | {"classes": ["cat", "dog", "cat"]})
+    assert "gives several classes the name cat" in refusal(data_dir)
+
+
 def test_a_registered_dataset_reads_itself_and_names_its_foreign_images(registered, mine, tmp_path):
     data_dir = mine("arrays")
 
