@@ -106,6 +106,15 @@ def parse_with_plugins(parser, argv):
     return args
 
 
+def refuse_unknown_filter(found, **wanted):
+    """Refuse a name, as of --dataset, that is neither in the results nor a YAML of that group."""
+    for group, name in wanted.items():
+        known = {result.config[group] for result in found}
+        if name is not None and name not in known and not compose.file_of(group, name):
+            there = ", ".join(sorted(known)) or "nothing"
+            raise UserError(f"--{group} {name} is not known, and the results are of {there}")
+
+
 def refuse_unknown_options(words):
     """Refuse an option that Hydra does not know in one sentence; its parser prints eight lines of usage."""
     parser = get_args_parser()
