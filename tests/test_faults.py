@@ -252,6 +252,18 @@ def test_weights_and_checkpoints_of_another_run_are_refused(name, digits_run, fe
         training.load_or_train([ours], few_digits, CPU)
 
 
+def test_weights_with_a_wrong_bit_are_refused(digits_run, few_digits):
+    run = digits_run("epochs=1")
+    training.load_or_train([run], few_digits, CPU)
+    path = results.weights_folder(run) / "weights.pt"
+    content = bytearray(path.read_bytes())
+    place = content.index(checkpoints.load_file(path, CPU)["network"]["11.weight"].numpy().tobytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"weights\.pt cannot be read \(BadZipFile\): move it away to train again"):
+        training.load_or_train([run], few_digits, CPU)
+
+
 @pytest.mark.parametrize("name", ["weights.pt", "checkpoint.pt"])
 def test_weights_of_other_images_of_the_same_name_are_refused(name, digits_run, few_digits):
     run = digits_run("epochs=1")

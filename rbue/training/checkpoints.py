@@ -2,6 +2,7 @@
 
 import zlib
 from contextlib import contextmanager, suppress
+from zipfile import BadZipFile, ZipFile
 
 import torch
 
@@ -65,6 +66,9 @@ def steps_done(run):
 def load_file(path, device):
     """Read weights or a checkpoint: tensors and plain values only, never code."""
     try:
+        with ZipFile(path) as archive:  # torch does not compare the checksums that it has written
+            if archive.testzip():
+                raise BadZipFile
         return torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # a truncated zip, an unknown pickle, a bad disk: the remedy is the same for all
         raise UserError(f"{path} cannot be read ({type(error).__name__}): move it away to train again") from error
