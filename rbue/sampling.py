@@ -73,6 +73,8 @@ def predict(
     which is its position in the whole input. `index` sets other numbers, one per image in the order of the input, so
     that a part of a dataset gets the same predictions as within the whole. A dict may have its numbers under "index".
 
+    Threads may share a network: only one of them computes at a time.
+
     `forward_kwargs` are passed to the network's forward. If `images` is a tensor, keyword arguments that are tensors
     with one row per image are split into batches and repeated with the images. All others are passed unchanged.
     """

@@ -59,6 +59,7 @@ REFUSED = {
     "seed=1.5": "seed=1.5: Value '1.5' of type 'float' could not be converted to Integer",
     "epochs=[": "'epochs=[' cannot be read as key=value (no viable alternative at input '[')",
     "help": "'help' cannot be read as key=value",
+    "results_dir=~/ü": """: write 'results_dir="~/ü"'""",
     "-m method=dropreLU q=0.8,1.5": "q=1.5 must lie in [0, 1]",
     "dataset=digits results_dir=a_file/runs": "a_file/runs cannot be written (Not a directory)",
     "dataset=digits device=cuda:99": "device=cuda:99 is not to be had here",

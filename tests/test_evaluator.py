@@ -400,6 +400,13 @@ def test_the_readmes_six_lines_run():
     assert (prediction.mutual_information > 0).all()  # no two samples are the same
 
 
+def test_a_network_without_noise_counts_as_one_pass(digits_run, few_digits):
+    run = digits_run("method=dropreLU", "samples=7")
+    plain, noisy = build("small", 10).eval(), methods.build(run, 10, 100).eval()
+    for networks, passes in (([noisy], 7), ([plain], 1), ([plain, plain], 2)):
+        assert evaluator.Evaluator(run, networks, few_digits, torch.device("cpu")).about["passes"] == passes
+
+
 def test_a_batch_is_not_larger_than_the_test_set(digits_run, few_digits):
     """On a GPU, the first batch fixes how many images a captured sampler takes: a larger set needs several batches."""
     run = digits_run("method=dropreLU", "samples=2")

@@ -205,6 +205,21 @@ def test_an_image_of_sixteen_bits_is_refused_and_not_cut_off(mine):
     assert "00.png has more than 8 bits per channel" in refusal(data_dir)
 
 
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_an_image_with_transparent_pixels_is_refused_and_an_opaque_one_is_not(mine, mode):
+    data_dir = mine("images")
+    path = next(data_dir.rglob("*.png"))
+    opaque = Image.open(path).convert("RGB").convert("RGBA" if mode == "P" else mode)
+    clear = opaque.copy()
+    clear.putalpha(Image.new("L", clear.size, 254))
+    for image, refused in ((opaque, False), (clear, True)):
+        (image.quantize(8) if mode == "P" else image).save(path)
+        if refused:
+            assert f"{path} has transparent pixels" in refusal(data_dir)
+        else:
+            load("mine", data_dir)
+
+
 def test_a_size_is_for_own_images_and_a_missing_folder_says_both_forms(tmp_path):
     assert "train/<class>/*.png and test/<class>/*.png, or four .npy arrays" in refusal(tmp_path)
     with pytest.raises(UserError, match="size=16 is for images of your own: digits has images of 32 × 32 pixels"):

@@ -137,7 +137,7 @@ class Evaluator:
             self.draws, how = zip(*(fast(n, samples, run, first, self.dtype, refit) for n in networks), strict=True)
             self.warm_up(images)
         precision = str(self.dtype).removeprefix("torch.")
-        passes = max(samples, len(networks))
+        passes = max(samples if noise.of(networks[0]).sites else 1, len(networks))
         self.about = {"passes": passes, "engine": how[0], "precision": precision, "setup_seconds": setup["seconds"]}
         self.peak = setup["peak_memory_bytes"]
 
