@@ -330,6 +330,14 @@ def test_a_network_whose_yaml_has_another_name_is_refused(line, wrong, door):
     assert said.endswith(f"arch/mine.yaml {wrong}: write the line 'arch: mine' into it")
 
 
+@pytest.mark.parametrize("group", ["dataset", "protocol"])
+def test_a_yaml_that_would_be_stored_under_the_name_in_its_defaults_is_refused(group, door):
+    usual = {"dataset": "digits", "protocol": "demo"}[group]
+    folder = door({f"dir/{group}/mine.yaml": f"# @package _global_\ndefaults: [{usual}, _self_]\nlr: 0.5\n"}) / "dir"
+    said = refusal(folder=folder, words=[f"{group}=mine"])
+    assert said.endswith(f"{group}/mine.yaml does not name its {group}: write the line '{group}: mine' into it")
+
+
 def test_a_config_dir_that_is_not_there_is_refused(door):
     assert "nowhere is no folder" in refusal(folder=door() / "nowhere")
 

@@ -12,7 +12,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from rbue import plugins
-from rbue.config import Run, gpus
+from rbue.config import NAMED, Run, gpus
 from rbue.errors import UserError
 from rbue.methods import METHODS
 from rbue.runs.messages import no_setting
@@ -59,16 +59,18 @@ def check_files():
         first = file_of(path.parent.name, path.stem)
         if not first.samefile(path):
             raise UserError(f"{path} would never be read, since {first} has the same name: give it another name")
-        if path.parent.name == "arch":
+        if path.parent.name in NAMED:
             check_name(path)
 
 
 def check_name(path):
-    """Refuse a network whose YAML file gives it another name, under which its runs would be stored."""
-    said = OmegaConf.load(path).get("arch")
+    """Refuse a YAML file that gives another name than its own, under which its runs would be stored. A dataset's file
+    without a name would train on the dataset in its defaults."""
+    group = path.parent.name
+    said, what = OmegaConf.load(path).get(group), "network" if group == "arch" else group
     if said != path.stem:
-        wrong = f"names its network arch={said}" if said else "does not name its network"
-        raise UserError(f"{path} {wrong}: write the line 'arch: {path.stem}' into it")
+        wrong = f"names its {what} {group}={said}" if said else f"does not name its {what}"
+        raise UserError(f"{path} {wrong}: write the line '{group}: {path.stem}' into it")
 
 
 def file_of(group, name):
