@@ -55,7 +55,7 @@ def check_files():
         if not file_of("method", name):
             registered = f"{schema.__module__} registers method={name}"
             raise UserError(f"{registered}, which has no YAML: write conf/method/{name}.yaml in its package")
-    for path in (path for folder in plugins.folders() for path in folder.glob("*/*.yaml")):
+    for path in (path for folder in (CONF, *plugins.folders()) for path in folder.glob("*/*.yaml")):
         first = file_of(path.parent.name, path.stem)
         if not first.samefile(path):
             raise UserError(f"{path} would never be read, since {first} has the same name: give it another name")
