@@ -241,9 +241,7 @@ def sampling(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
-    if len({id(site.noise) for site in sites}) > 1 or any(site.noise.sites == 0 for site in sites):
-        surgery.wire(network)  # a network that was built by hand from our layers, or from several networks
+    surgery.wire_if_needed(network)
     modes = {m: m.training for m in network.modules()}
     buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
     try:

@@ -367,6 +367,13 @@ def wire(network: Network) -> Network:
     return network
 
 
+def wire_if_needed(network: Network) -> Network:
+    """Wire a network that was built by hand from stochastic layers, or from several networks."""
+    sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
+    wired = len({id(site.noise) for site in sites}) <= 1 and all(site.noise.sites for site in sites)
+    return network if wired else wire(network)
+
+
 def finish(graph: fx.GraphModule) -> fx.GraphModule:
     graph.delete_all_unused_submodules()
     graph.graph.lint()

@@ -12,6 +12,7 @@ import pytest
 import torch
 from conftest import ROOT
 
+import rbue
 from rbue import cli, methods, metrics, networks, noise, plugins, sampling, surgery
 from rbue.config import Run, training
 from rbue.errors import UserError
@@ -239,6 +240,14 @@ from torch import nn
 class Branches(nn.Linear):
     def __init__(self, num_classes): super().__init__(3, num_classes)
     def forward(self, x): return super().forward(x.mean((2, 3)) if x.sum() > 0 else x)
+class Always(nn.Module):
+    def forward(self, x): return nn.functional.dropout(x, 0.5, True)
+def flattened(*layers): return nn.Sequential(nn.Flatten(), *layers)
+def thousand(num_classes): return flattened(nn.Linear(3072, 1000))
+def flat(num_classes): return flattened(nn.Linear(5, num_classes))
+def soft(num_classes): return flattened(nn.Linear(3072, num_classes), nn.Softmax(1))
+def chance(num_classes): return flattened(Always(), nn.Linear(3072, num_classes))
+def batchy(num_classes): return nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), flattened(nn.Linear(3072, num_classes)))
 """
 
 
@@ -255,6 +264,8 @@ WRONG_NETWORKS = {
     "builtins.dict": "its _target_ gives a dict, which is no torch.nn.Module",
     "branches.Branches": "arch=mine (branches.Branches) with method=single: Branches cannot be traced by torch.fx",
     "branches.thousand": "the network must give (2, 10) for 2 images, and gives (2, 1000)",
+    "branches.batchy": "the prediction of an image depends on the other images of its batch",
+    "branches.chance": "or on chance outside of rbue's stochastic layers",
     "branches.soft": "the network gives probabilities, and the loss needs logits: leave out its last softmax",
     "branches.flat": "the network cannot take images (3, 32, 32) (" + refusal_of_torch() + ")",
 }
@@ -264,13 +275,22 @@ WRONG_NETWORKS = {
 def test_a_wrong_network_is_a_sentence(target, door, digits):
     from rbue.training.checkpoints import build
 
-    thousand = "def thousand(num_classes): return nn.Sequential(nn.Flatten(), nn.Linear(3072, 1000))\n"
-    flat = "def flat(num_classes): return nn.Sequential(nn.Flatten(), nn.Linear(5, num_classes))\n"
-    soft = "def soft(num_classes): return nn.Sequential(nn.Flatten(), nn.Linear(3072, num_classes), nn.Softmax(1))\n"
-    plugins.choose(folder=own_arch(door({"branches.py": BRANCHES + thousand + flat + soft}), _target_=target))
+    plugins.choose(folder=own_arch(door({"branches.py": BRANCHES}), _target_=target))
     with pytest.raises(UserError) as refused:
         build(composed("arch=mine"), digits)
     assert WRONG_NETWORKS[target] in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_methods_network_of_random_layers_by_hand_draws_from_one_source(digits):
+    class ByHand(Run):
+        def build(self, network, images):
+            layers = torch.nn.Flatten(), rbue.Dropout(0.5), torch.nn.Linear(3072, 10), rbue.DropReLU(0.5)
+            return torch.nn.Sequential(*layers)
+
+    run = composed()
+    run.__class__ = ByHand
+    network = methods.try_out(run, methods.build(run, 10, 100), digits.train_images, 10)
+    assert noise.of(network).sites == 2 and network[1].noise is network[3].noise
 
 
 # --- what is wrong with a plugin --------------------------------------------------------------------------------------
