@@ -247,7 +247,8 @@ def thousand(num_classes): return flattened(nn.Linear(3072, 1000))
 def flat(num_classes): return flattened(nn.Linear(5, num_classes))
 def soft(num_classes): return flattened(nn.Linear(3072, num_classes), nn.Softmax(1))
 def chance(num_classes): return flattened(Always(), nn.Linear(3072, num_classes))
-def batchy(num_classes): return nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), flattened(nn.Linear(3072, num_classes)))
+def batchy(num_classes):
+    return nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), flattened(nn.Linear(3072, num_classes)))
 """
 
 
