@@ -8,7 +8,7 @@ from rbue.errors import UserError
 if TYPE_CHECKING:
     from rbue.layers import Dropout, DropReLU, RReLU
     from rbue.sampling import Prediction, predict
-    from rbue.surgery import deterministic, randomize
+    from rbue.surgery import add_dropout, deterministic, randomize
 
 __version__ = "0.1.0"  # pyproject.toml reads it from here
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "RReLU",
     "UserError",
     "__version__",
+    "add_dropout",
     "deterministic",
     "predict",
     "randomize",
@@ -25,6 +26,7 @@ __all__ = [
 
 _ROOMS = {
     "randomize": "rbue.surgery",
+    "add_dropout": "rbue.surgery",
     "deterministic": "rbue.surgery",
     "predict": "rbue.sampling",
     "Prediction": "rbue.sampling",

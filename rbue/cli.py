@@ -50,6 +50,12 @@ def one_sentence_errors():
         if wants_traceback():
             raise
         sys.exit(f"refused: a YAML file cannot be read: {' '.join(str(error).split())}")
+    except (AssertionError, AttributeError):  # OmegaConf's, for a setting inside of `network: null`
+        words = [word for word in sys.argv[1:] if word.lstrip("+").startswith("network")]
+        if wants_traceback() or not words:
+            raise
+        way_out = "write an arch of your own with a network: in its YAML (docs/extending.md)"
+        sys.exit(f"refused: {' '.join(words)}: this arch has no network: whose arguments can change; {way_out}")
     except OSError as error:  # outside of a job, for example no permission to enter a folder
         if wants_traceback():
             raise
@@ -97,6 +103,15 @@ def parse_with_plugins(parser, argv):
     args = parser.parse_intermixed_args(argv)
     plugins.choose(args.plugin, args.config_dir)
     return args
+
+
+def refuse_unknown_filter(found, **wanted):
+    """Refuse a name, as of --dataset, that is neither in the results nor a YAML of that group."""
+    for group, name in wanted.items():
+        known = {result.config[group] for result in found}
+        if name is not None and name not in known and not compose.file_of(group, name):
+            there = ", ".join(sorted(known)) or "nothing"
+            raise UserError(f"--{group} {name} is not known, and the results are of {there}")
 
 
 def refuse_unknown_options(words):

@@ -103,7 +103,8 @@ class Run:
             raise UserError(f"{name}={getattr(self, name)} cannot be used: {told}")
         within(0, 2**31 - 1, seed=self.seed)
         at_least(0, crop=self.crop, lr=self.lr, weight_decay=self.weight_decay, holdout=self.holdout)
-        at_least(1, epochs=self.epochs, batch=self.batch, samples=self.samples, bins=self.bins)
+        at_least(1, epochs=self.epochs, batch=self.batch, samples=self.samples)
+        within(1, 100_000, bins=self.bins)
         at_least(1, checkpoint_every=self.checkpoint_every, pack=self.pack)
         for name in ("size", "eval_batch", "per_gpu"):
             at_least(1, **{name: 1 if getattr(self, name) is None else getattr(self, name)})
@@ -116,6 +117,8 @@ class Run:
             self.precision = auto_precision(self.device)
         one_of(("auto", "eager"), engine=self.engine)
         for name in ("data_dir", "results_dir", "weights_dir"):
+            if not getattr(self, name):
+                raise UserError(f"{name}= names no folder: . is the current one")
             setattr(self, name, os.path.expanduser(getattr(self, name)))
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise UserError(f"device={self.device} is not known: choose auto, cpu, cuda or one GPU such as cuda:1")
@@ -123,6 +126,9 @@ class Run:
         if self.logger == "tensorboard" and not find_spec("tensorboard"):
             raise UserError("logger=tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'")
         one_of(("none", "auto", "generated", "official"), corruptions=self.corruptions)
+        if self.corruptions == "none" and self.dataset.endswith("_c"):
+            way_out = f"dataset={self.trained_on} has the clean ones alone"
+            raise UserError(f"dataset={self.dataset} needs corrupted images, so not corruptions=none: {way_out}")
         if self.holdout and self.corruptions != "none":
             raise UserError(f"holdout={self.holdout} tests on training images, of which there are no corrupted sets")
 

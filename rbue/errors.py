@@ -4,6 +4,7 @@ import os
 import re
 import traceback
 from collections.abc import Collection
+from numbers import Real
 from typing import Any
 
 
@@ -54,17 +55,17 @@ def out_of_memory(error: BaseException, way_out: str) -> str:
 
 
 def within(low: float, high: float, **values: float) -> None:
-    """Refuse a value outside [low, high], and NaN."""
+    """Refuse a value outside [low, high], NaN, and what is no number."""
     for name, value in values.items():
-        if not low <= value <= high:
-            raise UserError(f"{name}={value} must lie in [{low}, {high}]")
+        if not isinstance(value, Real) or not low <= value <= high:
+            raise UserError(f"{name}={value!r} must lie in [{low}, {high}]")
 
 
 def at_least(low: float, **values: float) -> None:
-    """Refuse a value below `low`, infinity and NaN."""
+    """Refuse a value below `low`, infinity, NaN, and what is no number."""
     for name, value in values.items():
-        if not low <= value < float("inf"):
-            raise UserError(f"{name}={value} must be at least {low}")
+        if not isinstance(value, Real) or not low <= value < float("inf"):
+            raise UserError(f"{name}={value!r} must be at least {low}")
 
 
 def one_of(choices: Collection[str], **values: Any) -> None:

@@ -6,10 +6,12 @@ A sampler is a function (images, rows) that yields the probabilities of one batc
 """
 
 import inspect
+import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from torch import Tensor, fx, nn
 from torch.utils.data import Dataset, IterableDataset
 
 from rbue import metrics, noise, surgery
-from rbue.errors import UserError, at_least
+from rbue.errors import UserError, at_least, within
 from rbue.layers import StochasticLayer
 
 Batch = Tensor | Sequence[Any] | Mapping[str, Any]
@@ -71,13 +73,14 @@ def predict(
     which is its position in the whole input. `index` sets other numbers, one per image in the order of the input, so
     that a part of a dataset gets the same predictions as within the whole. A dict may have its numbers under "index".
 
+    Threads may share a network: only one of them computes at a time.
+
     `forward_kwargs` are passed to the network's forward. If `images` is a tensor, keyword arguments that are tensors
     with one row per image are split into batches and repeated with the images. All others are passed unchanged.
     """
-    for name, value in (("samples", samples), ("batch", batch)):
-        if not isinstance(value, int):
-            raise UserError(f"{name}={value} must be a whole number")
+    samples, batch, seed = whole_numbers(samples=samples, batch=batch, seed=seed)
     at_least(1, samples=samples, batch=batch)
+    within(0, 2**32 - 1, seed=seed)
     if samples > 1 and not any(isinstance(m, StochasticLayer) for m in network.modules()):
         warnings.warn("the network has no stochastic layer, so all samples are equal: rbue.randomize it", stacklevel=2)
     numbers = None if index is None else image_numbers(index)
@@ -85,11 +88,23 @@ def predict(
     home = images.device if torch.is_tensor(images) else torch.device("cpu")
     with sampling(network):
         draw = sampler(network, samples, seed, batch, shared, tuple(each))
-        found = batches(images, numbers, each, batch, device_of(network))
-        parts = [summarise(draw(x, rows, **own), keep_samples, home) for x, rows, own in found]
+    parts = []
+    for x, rows, own in batches(images, numbers, each, batch, device_of(network)):
+        with sampling(network):  # not around the loop: while a batch is read, another thread may predict
+            parts.append(summarise(draw(x, rows, **own), keep_samples, home))
     at_least(1, images=len(parts))
     mean, sample_entropy, kept = zip(*parts, strict=True)
     return Prediction(torch.cat(mean), torch.cat(sample_entropy), torch.cat(kept, 1) if keep_samples else None)
+
+
+def whole_numbers(**values: Any) -> list[int]:
+    """Return the values as Python's integers, which those of NumPy are not, or refuse them."""
+    for name, value in values.items():
+        try:
+            operator.index(value)
+        except TypeError as error:
+            raise UserError(f"{name}={value} must be a whole number") from error
+    return [operator.index(value) for value in values.values()]
 
 
 def summarise(draws: Iterable[Tensor], keep: bool, home: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -213,25 +228,31 @@ def device_of(network: nn.Module) -> torch.device | None:
     return next((t.device for group in (network.parameters(), network.buffers()) for t in group), None)
 
 
+ONE_THREAD = RLock()  # modes and noise belong to a network, and networks may share modules
+
+
 @contextmanager
 def sampling(network: nn.Module) -> Iterator[None]:
     """Put the network into eval mode and compute no gradients inside; stochastic layers stay random. Modes and buffers
-    are restored after."""
-    sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
-    if len({id(site.noise) for site in sites}) > 1 or any(site.noise.sites == 0 for site in sites):
-        surgery.wire(network)  # a network that was built by hand from our layers, or from several networks
+    are restored after. Only one thread at a time is inside."""
+    with ONE_THREAD, torch.no_grad(), evaluating(network):
+        yield
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    surgery.wire_if_needed(network)
     modes = {m: m.training for m in network.modules()}
     buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
-    with torch.no_grad():
-        try:
-            network.eval()
-            yield
-        finally:
-            for module, mode in modes.items():
-                module.training = mode
-            for buffer, before in buffers:  # a forward written by hand may write them
-                if not torch.equal(buffer, before):
-                    buffer.copy_(before)
+    try:
+        network.eval()
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        for buffer, before in buffers:  # a forward written by hand may write them
+            if not torch.equal(buffer, before):
+                buffer.copy_(before)
 
 
 def sampler(
@@ -282,12 +303,19 @@ class StackedIfPossible:
             (two,) = Stacked(self.network, 2, seed, 2 * len(x), shared, each)(x, rows, **own)
         except Exception:  # whatever a network makes of a larger batch
             return False
-        tolerance = 1e-3 if x.dtype == torch.float32 else 2e-2
-        singly = zip(two, self.singly(2, x, rows, own), strict=True)
-        return all(torch.allclose(stacked, single[0], atol=tolerance) for stacked, single in singly)
+        singly = torch.cat(list(self.singly(2, x, rows, own)))
+        return equal_up_to_rounding(two, singly, 1e-3 if x.dtype == torch.float32 else 2e-2)
 
 
 FEW = 4  # images on which stacking is tried
+
+
+def equal_up_to_rounding(probs: Tensor, others: Tensor, tolerance: float) -> bool:
+    """Compare the logits behind two tensors of probabilities, relative to their range: of a thousand classes, nearly
+    all have probabilities near zero, which would always be close to each other."""
+    logits, other = (p.clamp_min(metrics.TINY).log() for p in (probs, others))
+    spread = (other.amax() - other.amin()).clamp_min(0.01)  # nearly equal logits differ by rounding alone
+    return bool(((logits - other).abs() <= tolerance * spread).all())
 
 
 def probabilities(logits: Any, images: int | None = None) -> Tensor:
@@ -296,11 +324,18 @@ def probabilities(logits: Any, images: int | None = None) -> Tensor:
         raise UserError(
             f"a prediction needs logits (images, classes) of at least two classes, but the network returns {got}"
         )
-    if images not in (None, len(logits)):
-        raise UserError(
-            f"the network returns {len(logits)} rows of logits for {images} images: it must return one row per image"
-        )
+    if images is not None:
+        if images != len(logits):
+            got = f"{len(logits)} rows of logits for {images} images"
+            raise UserError(f"the network returns {got}: it must return one row per image")
+        if are_probabilities(logits):
+            warnings.warn("the outputs look like probabilities: leave out the network's last softmax", stacklevel=2)
     return logits.softmax(-1, dtype=precision_of(logits.device))
+
+
+def are_probabilities(outputs: Tensor) -> bool:
+    """Return whether all rows are probabilities, as after a softmax, which would be applied twice."""
+    return bool((outputs >= 0).all() and ((outputs.float().sum(1) - 1).abs() < 1e-3).all())
 
 
 def precision_of(device: torch.device) -> torch.dtype:

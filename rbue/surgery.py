@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from rbue.errors import UserError
-from rbue.layers import DropReLU, GaussianWeight, Stem, StochasticLayer
+from rbue.errors import UserError, one_of
+from rbue.layers import Dropout, DropReLU, GaussianWeight, Stem, StochasticLayer
 from rbue.noise import Noise
 from rbue.tracing import DROPOUTS, Tracer, caller, names_used, restored, trace
 
@@ -56,10 +56,10 @@ def randomize(
     if (layer is None) == (q is None):
         raise UserError("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
     recipe = layer if q is None else DropReLU(q)
-    if not isinstance(recipe, StochasticLayer):
-        raise UserError(
-            f"{type(layer).__name__} is not a stochastic layer: use DropReLU(q), RReLU() or one of your own"
-        )
+    need_stochastic(recipe)
+    if isinstance(recipe, Dropout):
+        way_out = "rbue.add_dropout(network, layer, 'relu') puts it after them"
+        raise UserError(f"Dropout does not rectify, so it cannot replace rectifiers: {way_out}")
     graph = trace(network)
     refuse_hidden(graph)
     warn_of_others(graph)
@@ -70,6 +70,11 @@ def randomize(
     return wire(finish(graph))
 
 
+def need_stochastic(layer):
+    if not isinstance(layer, StochasticLayer):
+        raise UserError(f"{type(layer).__name__} is not a stochastic layer: use DropReLU(q), RReLU() or your own")
+
+
 def choose_position(position, nodes):
     places = {"all": slice(None), "first": slice(0, 1), "last": slice(-1, None)}
     if position not in places:
@@ -77,8 +82,10 @@ def choose_position(position, nodes):
     return nodes[places[position]]
 
 
-OTHERS = (nn.ReLU6, nn.Hardswish, nn.Hardtanh, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.Mish, nn.Softplus)
+OTHERS: tuple[type[nn.Module], ...] = (nn.ReLU6, nn.Hardswish, nn.Hardtanh, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.PReLU)
+OTHERS += (nn.ELU, nn.Mish, nn.Softplus, nn.SELU, nn.CELU, nn.GLU, nn.RReLU, nn.Threshold, nn.Tanh)
 OTHER_CALLS: set[Any] = {F.relu6, F.hardswish, F.hardtanh, F.silu, F.gelu, F.leaky_relu, F.elu, F.mish, F.softplus}
+OTHER_CALLS |= {F.selu, F.celu, F.glu, F.rrelu, F.threshold, F.prelu, F.tanh, torch.tanh, "tanh", torch.maximum}
 OTHER_CALLS |= {torch.clamp_min, torch.clamp, "clamp_min", "clamp_min_", "clamp", "clamp_", F.hardtanh_}
 
 
@@ -150,7 +157,8 @@ def need_rectifiers(nodes, network):
     if not nodes and any(isinstance(m, StochasticLayer) for m in network.modules()):
         raise UserError(f"{type(network).__name__} is already random: start from the original network")
     if not nodes:
-        raise UserError(f"{type(network).__name__} calls no nn.ReLU or F.relu, so there is nothing to make random")
+        why = f"{type(network).__name__} calls no nn.ReLU or F.relu, so there is nothing to make random"
+        raise UserError(f"{why}; MC-Dropout needs none (rbue.add_dropout, method=mc_dropout)")
     return nodes
 
 
@@ -259,8 +267,15 @@ def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> f
     block: after the last rectifier of every submodule that has one (each residual block, each dense layer). For a
     network without such submodules, such as VGG, this is the same as last.
     """
+    one_of(PLACEMENTS, placement=placement)
+    need_stochastic(layer)
     graph = trace(network)
-    for node in PLACEMENTS[placement](graph):
+    if placement == "relu":
+        refuse_hidden(graph)
+    nodes = PLACEMENTS[placement](graph)
+    if not nodes:
+        raise UserError(f"{type(network).__name__} has no place for dropout with placement={placement}: use last")
+    for node in nodes:
         follow(graph, node, copy.deepcopy(layer))
     return wire(finish(graph))
 
@@ -323,9 +338,10 @@ def deterministic(network: nn.Module) -> nn.Module:
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if parametrize.is_parametrized(m) and is_ours(m)]:
         use_means(module)
-    for name, module in list(network.named_modules()):
-        if isinstance(module, StochasticLayer):
-            network.set_submodule(name, module.deterministic())
+    means = {module: module.deterministic() for module in network.modules() if isinstance(module, StochasticLayer)}
+    for name, module in list(network.named_modules(remove_duplicate=False)):  # one layer may be in several places
+        if module in means:
+            network.set_submodule(name, means[module])
     return network
 
 
@@ -351,6 +367,13 @@ def wire(network: Network) -> Network:
     for number, site in enumerate(sites):
         site.noise, site.site = shared, number
     return network
+
+
+def wire_if_needed(network: Network) -> Network:
+    """Wire a network that was built by hand from stochastic layers, or from several networks."""
+    sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
+    wired = len({id(site.noise) for site in sites}) <= 1 and all(site.noise.sites for site in sites)
+    return network if wired else wire(network)
 
 
 def finish(graph: fx.GraphModule) -> fx.GraphModule:

@@ -27,6 +27,16 @@ class Tracer(fx.Tracer):
         leaf = not users_own and super().is_leaf_module(module, name)
         return isinstance(module, (StochasticLayer, Stem)) or name in self.whole or leaf
 
+    def create_node(self, *arguments, **more):
+        node = super().create_node(*arguments, **more)
+        node.meta["contexts"] = contexts()
+        return node
+
+
+def contexts():
+    """Return the state of the contexts that a forward may open, and that a graph does not open."""
+    return torch.is_grad_enabled(), *(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+
 
 def trace(network: nn.Module) -> fx.GraphModule:
     """Return the network as a graph that follows train() and eval() as the original does.
@@ -35,6 +45,7 @@ def trace(network: nn.Module) -> fx.GraphModule:
     module whose code depends on the mode, such as stochastic depth, is not traced into. Arguments after the first whose
     default is None or a bool are fixed to this default.
     """
+    refuse_wrapped(network)
     whole = set()
     while True:
         try:
@@ -47,13 +58,27 @@ def trace(network: nn.Module) -> fx.GraphModule:
         found = mode_dependent(network, training, evaluation)
         if not found:
             refuse_written(network, written)
+            refuse_contexts(network, training)
             return thaw_dropout(training, evaluation)
         if "" in found or found <= whole:
             raise UserError(
-                f"the forward of {type(network).__name__} differs between training and testing: move the difference "
-                "into a submodule, or replace its rectifiers by rbue.DropReLU(q) by hand"
+                f"the forward of {type(network).__name__} differs between training and testing, or draws random "
+                "numbers: move this into a submodule, or replace its rectifiers by rbue.DropReLU(q) by hand"
             )
         whole |= found
+
+
+def refuse_wrapped(network):
+    """Refuse a network inside of a wrapper that torch.fx cannot trace, and say how to take it out."""
+    way_out = None
+    if isinstance(network, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        way_out = "give its .module, and wrap the new network"
+    elif isinstance(network, torch.jit.ScriptModule):
+        way_out = "give the network from before torch.jit"
+    elif hasattr(network, "_orig_mod"):
+        way_out = "give the network from before torch.compile, and compile the new one"
+    if way_out:
+        raise UserError(f"{type(network).__name__} cannot be traced by torch.fx: {way_out}")
 
 
 def trace_in_mode(network, mode, whole):
@@ -115,17 +140,42 @@ def refuse_written(network, written):
         )
 
 
+def refuse_contexts(network, graph):
+    """Refuse a forward that opens torch.no_grad or torch.autocast: the graph would train what was frozen, or compute in
+    another precision."""
+    if any(node.meta["contexts"] != contexts() for node in graph.graph.nodes if "contexts" in node.meta):
+        raise UserError(
+            f"the forward of {type(network).__name__} opens torch.no_grad or torch.autocast, which a traced network "
+            "would not: freeze weights by requires_grad_(False), and open autocast around the network"
+        )
+
+
 def mode_dependent(network, training, evaluation):
     """Return the paths of the modules in which the two graphs first differ, and of all modules of the same classes.
 
     The result is empty if the graphs are equal.
     """
     pairs = zip_longest(training.graph.nodes, evaluation.graph.nodes)
-    apart = next((pair for pair in pairs if described(pair[0]) != described(pair[1])), ())
+    apart = next((pair for pair in pairs if not alike(*pair)), ())
     paths = {caller(node) for node in apart if node is not None}
     reading = {path for path in paths if path and reads_mode(network.get_submodule(path))}
     kinds = {type(network.get_submodule(path)) for path in reading or paths - {""}}
     return {path for path, module in network.named_modules() if path and type(module) in kinds} or paths
+
+
+def alike(node, other):
+    """Return whether two nodes do the same. Tensors that forward makes are constants of the graphs: their values count,
+    which differ if they depend on the mode or on chance."""
+    same = described(node) == described(other)
+    return same and (not is_constant(node) or torch.equal(*(constant_of(each) for each in (node, other))))
+
+
+def is_constant(node):
+    return node.op == "get_attr" and node.target.startswith("_tensor_constant")  # fx's name
+
+
+def constant_of(node):
+    return getattr(node.graph.owning_module, node.target)
 
 
 def small_mode_readers(network):

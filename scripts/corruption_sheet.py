@@ -18,7 +18,7 @@ import torch
 from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.data import load
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
-from rbue.errors import UserError
+from rbue.errors import UserError, within
 from rbue.report.figures.style import canvas, save, styled
 from rbue.report.text import dataset_name
 
@@ -75,7 +75,7 @@ def type_strip(images, name, index, textures):
 @styled
 def sheet_figure(args, images):
     """Draw one strip per type with severities 1 to 5, and the clean image last."""
-    index, size = torch.tensor([args.image]) % len(images), images.shape[-1]
+    index, size = torch.tensor([args.image]), images.shape[-1]
     pictures = {name: type_strip(images, name, index, args.textures) for name in CORRUPTIONS}
     drawn = {name.replace("_", " "): picture for name, picture in pictures.items() if picture is not None}
     drawn["clean"] = strip(images[index].permute(0, 2, 3, 1).numpy())
@@ -109,6 +109,7 @@ def arguments(argv):
 def main(argv=None):
     args = arguments(argv)
     images = load(args.dataset, args.data_dir, args.size).test_images
+    within(0, len(images) - 1, image=args.image)
     for name, figure in (("shot_noise", severity_figure), ("corruptions", sheet_figure)):
         paths = save(figure(args, images), Path(args.out) / f"{args.dataset}-{name}", photographs=True)
         print(f"{paths[0].with_suffix('')}.{{pdf,webp}}")

@@ -27,7 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results
+from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results, refuse_unknown_filter
 from rbue.report.figures import draw, draw_general, headline, left_out, makes, networks
 from rbue.report.records import records
 from rbue.runs.places import COMMAND
@@ -54,8 +54,10 @@ def report(network, drawn, out):
 
 def main(argv=None):
     args = arguments(argv)
-    runs = records(collect(args.results))
+    results = collect(args.results)
     wanted = {key: getattr(args, key) for key in ("dataset", "protocol", "arch")}
+    refuse_unknown_filter(results, **wanted)
+    runs = records(results)
     found = [n for n in networks(runs, args.paper) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
     if not found:
         print(f"{args.results} holds no results for a figure: 'make demo' or '{COMMAND}' makes some")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results
+from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results, refuse_unknown_filter
 from rbue.methods import METHODS
 from rbue.report import position
 from rbue.report.cells import build
@@ -47,6 +47,7 @@ def main(argv=None):
     args = arguments(argv)
     wanted = {"dataset": args.dataset, "protocol": args.protocol}
     found = collect(args.results)
+    refuse_unknown_filter(found, **wanted)
     name_unknown_methods(found)
     runs = records(found)
     tables = build(runs, args.paper)

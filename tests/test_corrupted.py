@@ -94,7 +94,11 @@ def test_a_corrupted_dataset_evaluates_the_network_its_clean_one_trains(dataset)
 
 
 def test_there_is_nothing_to_read_without_corruptions(run_in, few):
-    assert "corruptions=none" in refusal(run_in("dataset=cifar10_c", "corruptions=none"), few)
+    with pytest.raises(UserError, match="not corruptions=none: dataset=cifar10 has the clean ones alone"):
+        run_in("dataset=cifar10_c", "corruptions=none")
+    shifted = run_in("dataset=cifar10_c")
+    shifted.corruptions = "none"
+    assert "corruptions=none" in refusal(shifted, few)
 
 
 # --- official CIFAR ---------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from conftest import ROOT
@@ -11,7 +13,7 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from torchvision.ops import StochasticDepth
 
 import rbue
-from rbue import methods, metrics, noise, surgery
+from rbue import methods, metrics, noise, sampling, surgery
 from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.layers import Dropout, LearnedGaussian, RReLU
@@ -75,6 +77,53 @@ def test_no_samples_are_refused():
         rbue.predict(network(), X, samples=0)
     with pytest.raises(UserError, match="images=0 must be at least 1"):
         rbue.predict(network(), X[:0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"seed": -1}, r"seed=-1 must lie in"),
+        ({"seed": 2**64}, r"seed=18446744073709551616 must lie in"),
+        ({"seed": 1.5}, "seed=1.5 must be a whole number"),
+        ({"samples": 2.0}, r"samples=2\.0 must be a whole number"),
+    ],
+)
+def test_a_wrong_number_is_refused(settings, says):
+    with pytest.raises(UserError, match=says):
+        rbue.predict(network(), X, **{"samples": 2} | settings)
+
+
+def test_numbers_of_numpy_are_numbers():
+    net = network()
+    expected = samples_of(net, X, samples=2, seed=3)
+    assert torch.equal(samples_of(net, X, samples=np.int64(2), seed=np.int64(3), batch=np.int32(500)), expected)
+
+
+def test_outputs_that_are_probabilities_already_are_named():
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 5), nn.Softmax(1))
+    for net in (plain, rbue.randomize(plain, q=0.9)):
+        with pytest.warns(UserWarning, match="outputs look like probabilities: leave out the network's last softmax"):
+            rbue.predict(net, torch.randn(6, 8), 1)
+
+
+def test_images_that_meet_behind_the_noise_are_not_stacked_however_many_classes_there_are():
+    torch.manual_seed(0)
+    own, x = Own(lambda net, h: net.used[0](h - h.mean(0)), nn.Linear(16, 1000)), torch.randn(6, 8)
+    net, rows = rbue.randomize(own, q=0.5).eval(), torch.arange(6)
+    with torch.no_grad():
+        expected = torch.cat(list(sampling.one_by_one(net, x, rows, 4, 0, {})))
+    assert torch.allclose(samples_of(net, x, 4).double().log(), expected.log(), atol=1e-5)
+
+
+def test_threads_that_share_a_network_get_the_numbers_of_one_thread():
+    net = network().train()  # in training mode, so that predictions also switch modes
+    inputs = [(X, range(7)), (X.flip(0), range(10, 17)), (X[:3], range(3))]
+    expected = [rbue.predict(net, x, 8, index=index).mean for x, index in inputs]
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda given: rbue.predict(net, given[0], 8, index=given[1]).mean, inputs * 10))
+    assert all(torch.equal(mean, wanted) for mean, wanted in zip(found, expected * 10, strict=True))
+    assert all(module.training for module in net.modules())
 
 
 def test_the_part_without_noise_is_computed_once():
@@ -342,6 +391,13 @@ def test_the_readmes_six_lines_run():
     assert len([line for line in code.splitlines() if line.strip()]) <= 6
     assert prediction.mean.shape == (2, 1000) and prediction.entropy.shape == (2,)
     assert (prediction.mutual_information > 0).all()  # no two samples are the same
+
+
+def test_a_network_without_noise_counts_as_one_pass(digits_run, few_digits):
+    run = digits_run("method=dropreLU", "samples=7")
+    plain, noisy = build("small", 10).eval(), methods.build(run, 10, 100).eval()
+    for networks, passes in (([noisy], 7), ([plain], 1), ([plain, plain], 2)):
+        assert evaluator.Evaluator(run, networks, few_digits, torch.device("cpu")).about["passes"] == passes
 
 
 def test_a_batch_is_not_larger_than_the_test_set(digits_run, few_digits):

@@ -14,6 +14,7 @@ from conftest import files_at_most
 from hydra_plugins import rbue_launcher
 from rbue import cli, config, training
 from rbue.errors import UserError, failure
+from rbue.evaluation import evaluator
 from rbue.runs import locks, results, schema, sweeps
 from rbue.training import checkpoints, loop, packs
 
@@ -232,6 +233,31 @@ def test_weights_and_checkpoints_of_another_run_are_refused(name, digits_run, fe
         training.load_or_train([ours], few_digits, CPU)
 
 
+def test_weights_with_a_wrong_bit_are_refused(digits_run, few_digits):
+    run = digits_run("epochs=1")
+    training.load_or_train([run], few_digits, CPU)
+    path = results.weights_folder(run) / "weights.pt"
+    content = bytearray(path.read_bytes())
+    place = content.index(checkpoints.load_file(path, CPU)["network"]["11.weight"].numpy().tobytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"weights\.pt cannot be read \(BadZipFile\): move it away to train again"):
+        training.load_or_train([run], few_digits, CPU)
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "checkpoint.pt"])
+def test_weights_of_other_images_of_the_same_name_are_refused(name, digits_run, few_digits):
+    run = digits_run("epochs=1")
+    training.load_or_train([run], few_digits, CPU)
+    folder = results.weights_folder(run)
+    (folder / "weights.pt").rename(folder / name)
+    others = dataclasses.replace(few_digits, train_labels=few_digits.train_labels.roll(1))
+    with pytest.raises(
+        UserError, match=rf"{name} has seen other images of digits .*: give the new images another name"
+    ):
+        training.load_or_train([run], others, CPU)
+
+
 def test_weights_that_are_not_finite_are_refused(digits_run, few_digits):
     run = digits_run("epochs=1")
     training.load_or_train([run], few_digits, CPU)
@@ -243,12 +269,34 @@ def test_weights_that_are_not_finite_are_refused(digits_run, few_digits):
         training.load_or_train([run], few_digits, CPU)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "way_out"),
+    [(torch.float32, "lower lr, or mend the network"), (torch.float16, "precision=fp32 trains and tests in float32")],
+)
+def test_predictions_that_are_not_finite_are_not_blamed_on_the_weights(dtype, way_out, digits_run, few_digits):
+    run = digits_run()
+    network = checkpoints.build(run, few_digits).eval()
+    torch.nn.init.constant_(network.get_submodule("11").weight, 3e38)  # finite, and its products are not
+    test = evaluator.Evaluator(run, [network], few_digits, CPU)
+    test.dtype = dtype
+    test.prepare = lambda x: x.permute(0, 3, 1, 2) / 255
+    with pytest.raises(UserError, match=f"NaN for 3 of 3 images, and the weights are finite: .*{way_out}"):
+        test(few_digits.test_images[:3])
+
+
 def test_the_result_of_another_run_is_refused(digits_run):
     theirs, ours = (digits_run(f"seed={k}") for k in range(2))
     made = made_up.result("Single", where=("digits", "demo", "small"))
     results.write(results.folder(ours) / "result.json", made | {"name": theirs.name, "config": theirs.identity})
     with pytest.raises(UserError, match=r"is the result of .*seed0.*: move it away"):
         results.find(ours)
+
+
+def test_a_lock_that_a_full_disk_refuses_is_not_held(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "print", raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), raising=False)
+    with pytest.raises(UserError, match="No space left on device") as refused:
+        locks.try_lock(tmp_path / "run")
+    assert locks.holder(tmp_path / "run") is None, refused  # the error, which is kept, holds no lock
 
 
 # --- locks ------------------------------------------------------------------------------------------------------------

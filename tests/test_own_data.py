@@ -205,6 +205,21 @@ def test_an_image_of_sixteen_bits_is_refused_and_not_cut_off(mine):
     assert "00.png has more than 8 bits per channel" in refusal(data_dir)
 
 
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_an_image_with_transparent_pixels_is_refused_and_an_opaque_one_is_not(mine, mode):
+    data_dir = mine("images")
+    path = next(data_dir.rglob("*.png"))
+    opaque = Image.open(path).convert("RGB").convert("RGBA" if mode == "P" else mode)
+    clear = opaque.copy()
+    clear.putalpha(Image.new("L", clear.size, 254))
+    for image, transparent in ((opaque, False), (clear, True)):
+        (image.quantize(8) if mode == "P" else image).save(path)
+        if transparent:
+            assert f"{path} has transparent pixels" in refusal(data_dir)
+        else:
+            load("mine", data_dir)
+
+
 def test_a_size_is_for_own_images_and_a_missing_folder_says_both_forms(tmp_path):
     assert "train/<class>/*.png and test/<class>/*.png, or four .npy arrays" in refusal(tmp_path)
     with pytest.raises(UserError, match="size=16 is for images of your own: digits has images of 32 × 32 pixels"):
@@ -257,6 +272,12 @@ def test_names_of_classes_become_texts(registered, mine, classes):
     dataset("mine")(lambda folder, size: read_files(folder, size) | {"classes": classes})
     names = load("mine", data_dir).names
     assert names == tuple(map(str, classes)) and {type(name) for name in names} == {str}
+
+
+def test_two_classes_of_one_name_are_refused(registered, mine):
+    data_dir = mine("arrays")
+    dataset("mine")(lambda folder, size: read_files(folder, size) | {"classes": ["cat", "dog", "cat"]})
+    assert "gives several classes the name cat" in refusal(data_dir)
 
 
 def test_a_registered_dataset_reads_itself_and_names_its_foreign_images(registered, mine, tmp_path):

@@ -13,6 +13,7 @@ import torch
 from commands import start
 from conftest import PAPER, ROOT
 
+import rbue
 from rbue import cli, methods, metrics, networks, noise, plugins, sampling, surgery
 from rbue.config import Run, training
 from rbue.errors import UserError
@@ -238,6 +239,15 @@ from torch import nn
 class Branches(nn.Linear):
     def __init__(self, num_classes): super().__init__(3, num_classes)
     def forward(self, x): return super().forward(x.mean((2, 3)) if x.sum() > 0 else x)
+class Always(nn.Module):
+    def forward(self, x): return nn.functional.dropout(x, 0.5, True)
+def flattened(*layers): return nn.Sequential(nn.Flatten(), *layers)
+def thousand(num_classes): return flattened(nn.Linear(3072, 1000))
+def flat(num_classes): return flattened(nn.Linear(5, num_classes))
+def soft(num_classes): return flattened(nn.Linear(3072, num_classes), nn.Softmax(1))
+def chance(num_classes): return flattened(Always(), nn.Linear(3072, num_classes))
+def batchy(num_classes):
+    return nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), flattened(nn.Linear(3072, num_classes)))
 """
 
 
@@ -254,6 +264,9 @@ WRONG_NETWORKS = {
     "builtins.dict": "its _target_ returns a dict, which is not a torch.nn.Module",
     "branches.Branches": "arch=mine (branches.Branches) with method=single: Branches cannot be traced by torch.fx",
     "branches.thousand": "the network must return (2, 10) for 2 images, but returns (2, 1000)",
+    "branches.batchy": "the prediction of an image depends on the other images of its batch",
+    "branches.chance": "or on randomness outside rbue's stochastic layers",
+    "branches.soft": "the network returns probabilities, but the loss needs logits: leave out its last softmax",
     "branches.flat": "the network cannot take images (3, 32, 32) (" + refusal_of_torch() + ")",
 }
 
@@ -262,12 +275,22 @@ WRONG_NETWORKS = {
 def test_a_wrong_network_is_a_sentence(target, door, digits):
     from rbue.training.checkpoints import build
 
-    thousand = "def thousand(num_classes): return nn.Sequential(nn.Flatten(), nn.Linear(3072, 1000))\n"
-    flat = "def flat(num_classes): return nn.Sequential(nn.Flatten(), nn.Linear(5, num_classes))\n"
-    plugins.choose(folder=own_arch(door({"branches.py": BRANCHES + thousand + flat}), _target_=target))
+    plugins.choose(folder=own_arch(door({"branches.py": BRANCHES}), _target_=target))
     with pytest.raises(UserError) as refused:
         build(composed("arch=mine"), digits)
     assert WRONG_NETWORKS[target] in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_methods_network_of_random_layers_by_hand_draws_from_one_source(digits):
+    class ByHand(Run):
+        def build(self, network, images):
+            layers = torch.nn.Flatten(), rbue.Dropout(0.5), torch.nn.Linear(3072, 10), rbue.DropReLU(0.5)
+            return torch.nn.Sequential(*layers)
+
+    run = composed()
+    run.__class__ = ByHand
+    network = methods.try_out(run, methods.build(run, 10, 100), digits.train_images, 10)
+    assert noise.of(network).sites == 2 and network[1].noise is network[3].noise
 
 
 # --- what is wrong with a plugin --------------------------------------------------------------------------------------
@@ -329,6 +352,14 @@ def test_a_network_whose_yaml_has_another_name_is_refused(line, wrong, door):
     folder = door({"dir/arch/mine.yaml": f"# @package _global_\n{line}{network}"}) / "dir"
     said = refusal(folder=folder, words=["arch=mine"])
     assert said.endswith(f"arch/mine.yaml {wrong}: write the line 'arch: mine' into it")
+
+
+@pytest.mark.parametrize("group", ["dataset", "protocol"])
+def test_a_yaml_that_would_be_stored_under_the_name_in_its_defaults_is_refused(group, door):
+    usual = {"dataset": "digits", "protocol": "demo"}[group]
+    folder = door({f"dir/{group}/mine.yaml": f"# @package _global_\ndefaults: [{usual}, _self_]\nlr: 0.5\n"}) / "dir"
+    said = refusal(folder=folder, words=[f"{group}=mine"])
+    assert said.endswith(f"{group}/mine.yaml does not name its {group}: write the line '{group}: mine' into it")
 
 
 def test_a_config_dir_that_is_not_there_is_refused(door):

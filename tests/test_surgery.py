@@ -81,7 +81,13 @@ def test_another_layer_takes_the_rectifiers_place():
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [({"q": 1.5}, "q=1.5"), ({}, "needs either q"), ({"q": 0.5, "position": "middle"}, "position=middle")],
+    [
+        ({"q": 1.5}, "q=1.5"),
+        ({"q": "0.9"}, "q='0.9' must lie in"),
+        ({}, "needs either q"),
+        ({"q": 0.5, "position": "middle"}, "position=middle"),
+        ({"layer": Dropout(0.2)}, "Dropout does not rectify, so it cannot replace rectifiers: rbue.add_dropout"),
+    ],
 )
 def test_a_wrong_request_is_refused_in_a_sentence(arguments, words):
     with pytest.raises(UserError, match=words):
@@ -163,6 +169,42 @@ def test_modules_that_ask_for_their_mode_are_opened_for_their_rectifiers():
 def test_dropout_before_a_linear_layer_needs_one():
     with pytest.raises(UserError, match=r"this placement needs an nn\.Linear, but the network has none"):
         surgery.add_dropout(nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.Flatten()), Dropout(0.5), "last")
+
+
+@pytest.mark.parametrize("placement", ["relu", "conv", "nowhere"])
+def test_dropout_that_would_be_nowhere_is_refused(placement):
+    plain = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Linear(4, 3))
+    with pytest.raises(UserError, match=f"placement={placement}"):
+        rbue.add_dropout(plain, Dropout(0.5), placement)
+    assert sites(rbue.add_dropout(plain, Dropout(0.5), "last")) == [Dropout]
+
+
+def test_dropout_after_rectifiers_that_the_tracer_does_not_see_is_refused():
+    closed = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 8), nn.ReLU())
+    with pytest.raises(UserError, match="0 is a TransformerEncoderLayer, whose rectifiers"):
+        rbue.add_dropout(closed, Dropout(0.5), "relu")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("wrap", "says"),
+    [
+        (nn.DataParallel, r"give its \.module, and wrap the new network"),
+        (torch.compile, "give the network from before torch.compile"),
+        (torch.jit.script, "give the network from before torch.jit"),
+    ],
+)
+def test_a_wrapped_network_is_refused_with_the_way_out(wrap, says):
+    with pytest.raises(UserError, match=says):
+        rbue.randomize(wrap(nn.Sequential(nn.Linear(4, 4), nn.ReLU())), q=0.9)
+
+
+def test_the_deterministic_network_has_no_noise_where_a_layer_is_used_twice():
+    layer = rbue.DropReLU(0.5)
+    network = nn.Sequential(nn.Linear(8, 16), layer, nn.Linear(16, 16), layer, nn.Linear(16, 4))
+    twin, x = rbue.deterministic(network), torch.randn(5, 8)
+    assert torch.equal(twin(x), twin(x)) and isinstance(twin[3], nn.LeakyReLU)
+    assert network[1] is network[3] is layer
 
 
 def test_a_network_that_is_random_already_is_refused():
@@ -328,8 +370,8 @@ def test_a_counter_kept_in_forward_is_refused_and_left_as_it_was():
 
 
 def test_activations_that_stay_are_named():
-    network = nn.Sequential(nn.Linear(8, 8), nn.Hardswish(), nn.ReLU(), nn.Hardswish(), nn.ReLU6())
-    with pytest.warns(UserWarning, match="these activations stay as they are: 2 Hardswish, 1 ReLU6"):
+    network = nn.Sequential(nn.Linear(8, 8), nn.Hardswish(), nn.ReLU(), nn.Hardswish(), nn.ReLU6(), nn.SELU())
+    with pytest.warns(UserWarning, match="these activations stay as they are: 2 Hardswish, 1 ReLU6, 1 SELU"):
         rbue.randomize(network, q=0.5)
 
 
@@ -618,3 +660,59 @@ def test_rectifiers_inside_a_parametrized_module_are_found(norm):
     random = rbue.randomize(own, q=0.5)
     assert sum(isinstance(m, rbue.DropReLU) for m in random.modules()) == 1
     assert rbue.predict(random, x, samples=4).mutual_information.max() > 0
+
+
+class Frozen(nn.Sequential):
+    """A network whose first layer is frozen or computed in another precision, by a context in forward."""
+
+    def __init__(self, context):
+        super().__init__(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+        self.context = context
+
+    def forward(self, x):
+        with self.context():
+            x = self[0](x)
+        return self[2](self[1](x))
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, lambda: torch.autocast("cpu", torch.bfloat16)])
+def test_a_context_that_the_new_network_would_not_open_is_refused(context):
+    with pytest.raises(UserError, match=r"forward of Frozen opens torch\.no_grad or torch\.autocast"):
+        rbue.randomize(Frozen(context), q=0.9)
+    same = Frozen(lambda: torch.autocast("cpu", torch.bfloat16, enabled=False))  # changes nothing here
+    assert sites(rbue.randomize(same, q=0.9)) == [DropReLU]
+
+
+class Scaled(nn.Module):
+    """A module that makes a tensor in forward, whose value depends on the mode or on chance."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def forward(self, x):
+        return x * self.value(self)
+
+
+CONSTANTS = {
+    "the mode": lambda module: torch.tensor(1.0 if module.training else 4.0),
+    "chance": lambda module: torch.rand(()),
+}
+
+
+@pytest.mark.parametrize("kind", CONSTANTS)
+def test_a_tensor_that_forward_makes_is_not_frozen_at_one_of_its_values(kind):
+    own, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), Scaled(CONSTANTS[kind])), torch.randn(4, 8)
+    new = rbue.randomize(own, q=1.0)
+    for mode in (True, False):
+        torch.manual_seed(0)
+        expected = own.train(mode)(x)
+        torch.manual_seed(0)
+        assert torch.equal(new.train(mode)(x), expected)
+
+    class Whole(nn.Linear):
+        def forward(self, x):
+            return super().forward(x).relu() * CONSTANTS[kind](self)
+
+    with pytest.raises(UserError, match="does other things in training than in testing, or draws random numbers"):
+        rbue.randomize(Whole(8, 8), q=1.0)

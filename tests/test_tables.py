@@ -393,8 +393,26 @@ def test_results_of_a_plugin_that_is_not_loaded_are_named_in_one_sentence(tmp_pa
 
 
 def test_a_dataset_without_results_has_no_tables(tmp_path):
-    done = call("scripts/tables.py", "--dataset", "nope", "--out", tmp_path)
+    done = call("scripts/tables.py", "--dataset", "digits", "--out", tmp_path)
     assert "holds no such results" in done.stdout and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("tables --dataset cifer10", "--dataset cifer10 is not known, and the results are of cifar10"),
+        ("figures --arch resnet-18", "--arch resnet-18 is not known, and the results are of resnet18"),
+        ("corruption_sheet --image 360", "image=360 must lie in [0, 359]"),
+        ("prepare_data digits --size -3", "size=-3 must be at least 1"),
+        ("migrate --results rums", "rums is no folder, so it holds no results"),
+    ],
+)
+def test_a_misspelt_word_of_a_script_is_one_sentence(line, says, tmp_path):
+    made_up.write(tmp_path / "results/runs", [result("Single")])
+    script, *words = line.split()
+    done = call(f"scripts/{script}.py", *words, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr == f"refused: {says}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
 
 
 def test_the_committed_tables_are_what_the_committed_results_give():

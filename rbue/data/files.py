@@ -63,6 +63,7 @@ def decode(path, size, fit=False):
     try:
         with Image.open(path) as image:
             refuse_deep(image, path)
+            refuse_transparent(image, path)
             pixels = fit_square(image.convert("RGB"), size) if fit else np.asarray(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UserError(f"{path} cannot be decoded ({error})") from error
@@ -75,6 +76,13 @@ def refuse_deep(image, path):
     """Refuse images of more than 8 bits per channel: Pillow would clip them at 255 and return a white image."""
     if image.mode.startswith(("I", "F")):
         raise UserError(f"{path} has more than 8 bits per channel: save it with 8")
+
+
+def refuse_transparent(image, path):
+    """Refuse images with transparent pixels: their colours, which nobody sees, would be shown. Opaque ones may have an
+    alpha channel."""
+    if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:
+        raise UserError(f"{path} has transparent pixels: save it on a background of your choice")
 
 
 def fit_square(image, size):

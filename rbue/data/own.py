@@ -51,6 +51,8 @@ class Own:
         names = tuple(map(str, found.get("classes", range(count))))  # a result holds texts, not NumPy's or numbers
         if len(names) != count:
             raise UserError(f"the reader of {folder} names {len(names)} classes, but the labels have {count}")
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise UserError(f"the reader of {folder} gives several classes the name {list_some(twice)}")
         return arrays, names, str(folder)
 
 

@@ -31,7 +31,7 @@ from torchvision.datasets.utils import check_integrity, download_and_extract_arc
 from rbue.data.files import NAMES, SUMS, decode_splits, has_arrays, keep, list_some, open_arrays, open_kept, sha256
 from rbue.data.names import CLASSES
 from rbue.data.own import Own
-from rbue.errors import UserError, refuse_second
+from rbue.errors import UserError, at_least, refuse_second
 
 DECODED = "decoded"  # beside the official files: what `keep` stored
 DOWNLOAD_FAILURES = (OSError, RuntimeError, HTTPException)  # torchvision raises RuntimeError for a wrong md5
@@ -95,6 +95,7 @@ def dataset(name, ood=""):
 
 def load(dataset: str, data_dir: str | Path, size=None, download=True) -> Data:
     """Return the complete, verified dataset, or raise a UserError that says what is missing and how to get it."""
+    at_least(1, size=1 if size is None else size)
     folder = Path(data_dir).expanduser() / dataset
     source = DATASETS.get(dataset) or unregistered(dataset, folder)
     try:
@@ -120,6 +121,8 @@ def unregistered(dataset, folder):
 def load_for(run) -> Data:
     """Return the dataset that a run trains and tests on. With `holdout`, the test images come from the training set."""
     data = load(run.trained_on, run.data_dir, run.size)
+    if run.crop > (side := data.train_images.shape[2]):
+        raise UserError(f"crop={run.crop} shifts images by more than their {side} pixels: at most crop={side} is left")
     return hold_out(data, run.holdout) if run.holdout else data
 
 

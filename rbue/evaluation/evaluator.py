@@ -15,6 +15,7 @@ from tqdm import tqdm
 from rbue import metrics, noise, surgery
 from rbue.config import Run
 from rbue.data import augment
+from rbue.errors import UserError
 from rbue.progress import bars
 from rbue.runs import devices
 from rbue.sampling import probabilities, sampler
@@ -135,7 +136,7 @@ class Evaluator:
             self.draws, how = zip(*(fast(n, run, first, self.dtype, refit) for n in networks), strict=True)
             self.warm_up(images)
         precision = str(self.dtype).removeprefix("torch.")
-        passes = max(run.passes, len(networks))
+        passes = max(run.passes if noise.of(networks[0]).sites else 1, len(networks))
         self.about = {"passes": passes, "engine": how[0], "precision": precision, "setup_seconds": setup["seconds"]}
         self.peak = setup["peak_memory_bytes"]
 
@@ -158,9 +159,18 @@ class Evaluator:
         images = nhwc(images, self.device)
         with devices.measured(self.device) as cost, torch.no_grad():
             evaluated = evaluate(self.draws, images, self.prepare, self.batch, quiet)
+        self.refuse_not_finite(evaluated)
         peak = max(self.peak, cost["peak_memory_bytes"])  # replaying a CUDA graph allocates no memory
         rate = {"images": len(images), "peak_memory_bytes": peak}
         return evaluated, cost | rate | self.about
+
+    def refuse_not_finite(self, evaluated: "Evaluated") -> None:
+        """Refuse predictions that are NaN. Weights that are not finite were refused before."""
+        if wrong := int((~evaluated.mean.isfinite().all(1)).sum()):
+            overflow = "float16 ends at 65504; precision=fp32 trains and tests in float32"
+            way_out = overflow if self.dtype == torch.float16 else "lower lr, or mend the network"
+            told = f"the prediction is NaN for {wrong} of {len(evaluated.mean)} images, and the weights are finite"
+            raise UserError(f"{told}: {way_out}, which is another run")
 
     def timed(self, images: Tensor, quiet: bool = False) -> tuple["Evaluated", dict[str, Any]]:
         """Predict images as a call does, with the milliseconds per image. They are the median of several evaluations

@@ -46,6 +46,8 @@ def build(run, classes, images):
     """Build the run's network. Its initial weights follow from the seed and are the same on every device."""
     import torch
 
+    from rbue.surgery import wire_if_needed
+
     with torch.random.fork_rng(devices=[]), named_errors(run):
         torch.manual_seed(run.seed)
         network = plain_network(run, classes)
@@ -53,7 +55,7 @@ def build(run, classes, images):
         built = run.build(network, images)
         if not isinstance(built, torch.nn.Module):
             raise UserError(f"the method's build returns a {type(built).__name__}, which is not a torch.nn.Module")
-    return built
+    return wire_if_needed(built)
 
 
 def plain_network(run, classes):
@@ -83,19 +85,34 @@ def instantiated(settings, **arguments):
 
 
 def try_out(run, network, images, classes):
-    """Pass two images through the network, and refuse it unless it returns one logit per class for each image."""
+    """Pass two images through the network, and refuse it unless it returns one logit per class for each image, which
+    depends on that image and on rbue's noise alone."""
     import torch
+
+    from rbue import noise
+    from rbue.sampling import are_probabilities, equal_up_to_rounding, probabilities
+
+    def pass_through(count):
+        with noise.counted(network, 0, 0, torch.arange(count)), redirect_stderr(io.StringIO()):
+            return network(two[:count] / 255)  # torch.fx prints the traceback as well as raising it
 
     modes, two = {module: module.training for module in network.modules()}, images[:2]
     with named_errors(run), torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
-            with redirect_stderr(io.StringIO()):  # torch.fx prints the traceback as well as raising it
-                logits = network.eval()(two / 255)
+            network.eval()
+            logits, alone = pass_through(len(two)), pass_through(1)
         except Exception as error:  # layers that do not fit each other, or these images
             raise UserError(f"the network cannot take images {tuple(two.shape[1:])} ({describe(error)})") from error
         if not torch.is_tensor(logits) or logits.shape != (len(two), classes):
             got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
             raise UserError(f"the network must return {(len(two), classes)} for {len(two)} images, but returns {got}")
+        if are_probabilities(logits):
+            raise UserError("the network returns probabilities, but the loss needs logits: leave out its last softmax")
+        if logits.isfinite().all() and not equal_up_to_rounding(*map(probabilities, (logits[:1], alone)), 1e-3):
+            raise UserError(
+                "the prediction of an image depends on the other images of its batch (such as by batch-norm without "
+                "running statistics), or on randomness outside rbue's stochastic layers"
+            )
     for module, mode in modes.items():
         module.training = mode
     return network

@@ -12,7 +12,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from rbue import plugins
-from rbue.config import Run, gpus, own_settings
+from rbue.config import NAMED, Run, gpus, own_settings
 from rbue.errors import UserError
 from rbue.methods import METHODS
 from rbue.runs.messages import no_setting
@@ -57,20 +57,22 @@ def check_files():
         if not file_of("method", name):
             registered = f"{schema.__module__} registers method={name}"
             raise UserError(f"{registered}, which has no YAML: write conf/method/{name}.yaml in its package")
-    for path in (path for folder in plugins.folders() for path in folder.glob("*/*.yaml")):
+    for path in (path for folder in (CONF, *plugins.folders()) for path in folder.glob("*/*.yaml")):
         first = file_of(path.parent.name, path.stem)
         if not first.samefile(path):
             raise UserError(f"{path} would never be read, since {first} has the same name: give it another name")
-        if path.parent.name == "arch":
+        if path.parent.name in NAMED:
             check_name(path)
 
 
 def check_name(path):
-    """Refuse a network whose YAML file gives it another name, under which its runs would be stored."""
-    said = OmegaConf.load(path).get("arch")
+    """Refuse a YAML file that gives another name than its own, under which its runs would be stored. A dataset's file
+    without a name would train on the dataset in its defaults."""
+    group = path.parent.name
+    said, what = OmegaConf.load(path).get(group), "network" if group == "arch" else group
     if said != path.stem:
-        wrong = f"names its network arch={said}" if said else "does not name its network"
-        raise UserError(f"{path} {wrong}: write the line 'arch: {path.stem}' into it")
+        wrong = f"names its {what} {group}={said}" if said else f"does not name its {what}"
+        raise UserError(f"{path} {wrong}: write the line '{group}: {path.stem}' into it")
 
 
 def file_of(group, name):

@@ -81,6 +81,9 @@ def lock_file(path):
         return BUSY
     except FileNotFoundError:
         pass
+    except OSError:  # a full disk: the lock must not outlive its refusal
+        file.close()
+        raise
     file.close()
     return None
 

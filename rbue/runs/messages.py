@@ -21,8 +21,7 @@ def sentence(error, arguments=()):
         return describe(error)
     text = f"{error}\n{error.__cause__ or ''}".strip()
     if isinstance(error, OverrideParseException):
-        why = text.splitlines()[0]
-        return f"'{error.override}' cannot be read as key=value ({why}): {COMMAND} --help shows how to write it"
+        return f"'{error.override}' cannot be read as key=value ({text.splitlines()[0]}): {written(error.override)}"
     if file := re.search(r"In '([^']+)'.*Cannot convert 'DictConfig' to string", text, re.DOTALL):
         return f"{file[1]}.yaml puts its settings into a group: its first line must be '# @package _global_'"
     if word := re.match(r"(?:Ambiguous value for argument|Sweep parameters) '(.+?)'(?:\n| requires)", text):
@@ -40,6 +39,12 @@ def sentence(error, arguments=()):
     if override := re.match(r"Error merging override (.*)\n(.*)", text):
         return f"{override[1]}: {override[2]}"
     return re.sub(r"\s*\n\s*", "; ", text.split("\nSee https", 1)[0].strip())
+
+
+def written(word):
+    """Say how to write an argument that Hydra cannot read: signs such as ~ or ü must be inside of quotes."""
+    setting = re.fullmatch(r"([\w.]+)=([^'\"\[\]{}]+)", word)
+    return f"""write '{setting[1]}="{setting[2]}"'""" if setting else f"{COMMAND} --help shows how to write it"
 
 
 def sweep_without_m(word):

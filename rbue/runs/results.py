@@ -105,7 +105,7 @@ def write_result(run, report, trainings, cost, predictions=None):
     try:
         checked = schema.parse(result)
     except ValueError as error:
-        raise UserError(f"{run.name} gives no result ({error}): move its weights away and train again") from error
+        raise UserError(f"{run.name} gives no result ({error}): another setting, such as lr, may") from error
     if predictions:
         with replacing(folder(run) / "predictions.npz") as file:
             predictions.save(file)

@@ -266,6 +266,8 @@ def parse(content: dict[str, Any]) -> Result:
     result = converter(Result)(upgrade(content) if content["format"] < FORMAT else content)
     for metric in (metric for metric in ("accuracy", "ece") if metric not in result.metrics):
         raise ValueError(f"no metrics.{metric}")
+    for metric in (metric for metric in ("accuracy", "ece") if not 0 <= result.metrics[metric] <= 1):
+        raise ValueError(f"metrics.{metric} is {result.metrics[metric]}, not a share")
     check(result.config)
     return result
 

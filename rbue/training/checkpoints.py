@@ -1,6 +1,8 @@
 """Weights and checkpoints on disk. They are written atomically and read as tensors and plain values, never as code."""
 
+import zlib
 from contextlib import contextmanager, suppress
+from zipfile import BadZipFile, ZipFile
 
 import torch
 
@@ -21,6 +23,7 @@ def load_trained(run, data, device):
     saved, network = load_file(path, device), build(run, data).to(device)
     with check_content(path):
         check_identity(saved, run, path)
+        check_images(saved, seen_images(data.train_labels, data.mean, data.std), run, path)
         network.load_state_dict(saved["network"])
         record = saved["record"]
     if not all(t.isfinite().all() for t in network.state_dict().values()):
@@ -36,6 +39,20 @@ def check_identity(saved, run, path):
         raise UserError(f"{path} is of another run ({settings}): move it away to train again")
 
 
+def seen_images(labels, mean, std):
+    """Say in one line which images a training sees. Four digits of the pixels' mean are the same on every machine."""
+    pixels = (" ".join(f"{value:.4f}" for value in each.tolist()) for each in (mean, std))
+    said = "{} images, pixels {} ± {}, labels {:08x}"
+    return said.format(len(labels), *pixels, zlib.crc32(labels.cpu().numpy().tobytes()))
+
+
+def check_images(saved, ours, run, path):
+    """Refuse a file of the same run on other images: a dataset is identified by its name alone."""
+    if (theirs := saved.get("images", ours)) != ours:
+        way_out = "give the new images another name, or move the file away to train again"
+        raise UserError(f"{path} has seen other images of {run.trained_on} ({theirs}, and now {ours}): {way_out}")
+
+
 def steps_done(run):
     """Return the number of steps in the run's checkpoint. An unreadable one counts as 0 here; resuming refuses it."""
     with suppress(UserError):
@@ -49,6 +66,9 @@ def steps_done(run):
 def load_file(path, device):
     """Read weights or a checkpoint: tensors and plain values only, never code."""
     try:
+        with ZipFile(path) as archive:  # torch does not compare the checksums that it has written
+            if archive.testzip():
+                raise BadZipFile
         return torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # a truncated zip, an unknown pickle, a bad disk: the remedy is the same for all
         raise UserError(f"{path} cannot be read ({type(error).__name__}): move it away to train again") from error

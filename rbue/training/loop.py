@@ -14,7 +14,7 @@ from rbue.runs import devices
 from rbue.runs.provenance import package_version, step_code
 from rbue.runs.results import weights_folder
 from rbue.training import capture
-from rbue.training.checkpoints import build, check_content, check_identity, load_file, save
+from rbue.training.checkpoints import build, check_content, check_identity, check_images, load_file, save, seen_images
 from rbue.training.curves import add_row, label, open_board, report_epoch, report_start
 from rbue.training.signals import Stop
 from rbue.training.step import Images, Step
@@ -40,6 +40,10 @@ class Training:
         return weights_folder(self.run) / "curve.csv"
 
     @property
+    def images(self):
+        return seen_images(self.step.images.labels, self.step.images.mean, self.step.images.std)
+
+    @property
     def steps_of_epoch(self):
         """Steps done in the current epoch. It is not 0 if a signal asked for a checkpoint in the middle of an epoch."""
         return int(self.step.count) - len(self.curve) * self.step.per_epoch
@@ -49,6 +53,7 @@ class Training:
             saved = load_file(self.checkpoint, self.step.device)
             with check_content(self.checkpoint):
                 check_identity(saved, self.run, self.checkpoint)
+                check_images(saved, self.images, self.run, self.checkpoint)
                 self.step.load(saved["step"])
                 self.curve, self.seconds = saved["curve"], saved["seconds"]
                 self.step.sums.copy_(saved.get("sums", torch.zeros_like(self.step.sums)))
@@ -60,7 +65,7 @@ class Training:
 
     def save_checkpoint(self):
         content = {"step": self.step.state(), "sums": self.step.sums, "curve": self.curve, "seconds": self.seconds}
-        save(self.checkpoint, content | {"identity": self.run.training_identity})
+        save(self.checkpoint, content | {"identity": self.run.training_identity, "images": self.images})
 
     def finish_epoch(self, epoch):
         """Add the epoch to the curve. Return why the run must end here, or None."""
@@ -89,7 +94,8 @@ class Training:
             "curve": {key: [float(f"{row[key]:.5g}") for row in self.curve] for key in ("loss", "accuracy", "kl")},
         }
         saved = {"network": self.step.network.state_dict(), "record": record | shared | self.curve[-1]}
-        save(weights_folder(self.run) / "weights.pt", saved | {"identity": self.run.training_identity})
+        about = {"identity": self.run.training_identity, "images": self.images}
+        save(weights_folder(self.run) / "weights.pt", saved | about)
         self.checkpoint.unlink(missing_ok=True)
         if self.board:
             self.board.close()
