@@ -714,5 +714,5 @@ def test_a_tensor_that_forward_makes_is_not_frozen_at_one_of_its_values(kind):
         def forward(self, x):
             return super().forward(x).relu() * CONSTANTS[kind](self)
 
-    with pytest.raises(UserError, match="does other things in training than in testing, or draws random numbers"):
+    with pytest.raises(UserError, match="differs between training and testing, or draws random numbers"):
         rbue.randomize(Whole(8, 8), q=1.0)
