@@ -82,8 +82,8 @@ def choose_position(position, nodes):
     return nodes[places[position]]
 
 
-OTHERS = (nn.ReLU6, nn.Hardswish, nn.Hardtanh, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.Mish, nn.Softplus)
-OTHERS += (nn.SELU, nn.CELU, nn.GLU, nn.RReLU, nn.Threshold, nn.Tanh)
+OTHERS: tuple[Any, ...] = (nn.ReLU6, nn.Hardswish, nn.Hardtanh, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.PReLU, nn.ELU)
+OTHERS += (nn.Mish, nn.Softplus, nn.SELU, nn.CELU, nn.GLU, nn.RReLU, nn.Threshold, nn.Tanh)
 OTHER_CALLS: set[Any] = {F.relu6, F.hardswish, F.hardtanh, F.silu, F.gelu, F.leaky_relu, F.elu, F.mish, F.softplus}
 OTHER_CALLS |= {F.selu, F.celu, F.glu, F.rrelu, F.threshold, F.prelu, F.tanh, torch.tanh, "tanh", torch.maximum}
 OTHER_CALLS |= {torch.clamp_min, torch.clamp, "clamp_min", "clamp_min_", "clamp", "clamp_", F.hardtanh_}
