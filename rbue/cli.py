@@ -75,7 +75,7 @@ def take_plugins(words):
     Plugins must be imported before Hydra composes, and they are not a setting of a run.
     """
     given = [word.removeprefix("plugins=") for word in words if word.startswith("plugins=")]
-    folder = get_args_parser().parse_known_args(words)[0].config_dir
+    folder = hydra_parser().parse_known_args(words)[0].config_dir
     plugins.choose([name.strip() for one in given for name in one.strip("[]").split(",")], folder)
     return [word for word in words if not word.startswith("plugins=")]
 
@@ -114,8 +114,8 @@ def refuse_unknown_filter(found, **wanted):
             raise UserError(f"--{group} {name} is not known, and the results are of {there}")
 
 
-def refuse_unknown_options(words):
-    """Refuse an option that Hydra does not know in one sentence; its parser prints eight lines of usage."""
+def hydra_parser():
+    """Return Hydra's parser of options, which refuses in one sentence instead of eight lines of usage."""
     parser = get_args_parser()
 
     def refuse(message):
@@ -123,7 +123,12 @@ def refuse_unknown_options(words):
         raise UserError(f"{message}: {order}")
 
     parser.error = refuse
-    parser.parse_args(words)
+    return parser
+
+
+def refuse_unknown_options(words):
+    """Refuse an option that Hydra does not know."""
+    hydra_parser().parse_args(words)
 
 
 def for_hydra(words):

@@ -42,7 +42,8 @@ def trace(network: nn.Module) -> fx.GraphModule:
     """Return the network as a graph that follows train() and eval() as the original does.
 
     A graph contains only the branches of the mode in which it was traced. So both modes are traced and compared, and a
-    module whose code depends on the mode, such as stochastic depth, is not traced into. Arguments after the first whose
+    module whose code depends on the mode, such as stochastic depth, is not traced into. Neither is one that opens
+    torch.no_grad or torch.autocast, or that has a backward pass of its own. Arguments after the first whose
     default is None or a bool are fixed to this default.
     """
     refuse_wrapped(network)
@@ -56,9 +57,11 @@ def trace(network: nn.Module) -> fx.GraphModule:
             whole |= small  # one of these may be the reason why tracing failed
             continue
         found = mode_dependent(network, training, evaluation)
+        if not found and (inside := inside_contexts(network, training)):
+            whole |= inside
+            continue
         if not found:
             refuse_written(network, written)
-            refuse_contexts(network, training)
             return thaw_dropout(training, evaluation)
         if "" in found or found <= whole:
             raise UserError(
@@ -140,14 +143,18 @@ def refuse_written(network, written):
         )
 
 
-def refuse_contexts(network, graph):
-    """Refuse a forward that opens torch.no_grad or torch.autocast: the graph would train what was frozen, or compute in
-    another precision."""
-    if any(node.meta["contexts"] != contexts() for node in graph.graph.nodes if "contexts" in node.meta):
+def inside_contexts(network, graph):
+    """Return the paths of the modules that work inside of a context which the graph would not open. Refuse the network
+    if it opens one itself: the graph would train what was frozen, or compute in another precision."""
+    now = contexts()
+    found = {caller(node) for node in graph.graph.nodes if node.meta.get("contexts", now) != now}
+    if "" in found:
         raise UserError(
-            f"the forward of {type(network).__name__} opens torch.no_grad or torch.autocast, which a traced network "
-            "would not: freeze weights by requires_grad_(False), and open autocast around the network"
+            f"the forward of {type(network).__name__} opens torch.no_grad or torch.autocast, or calls a function with "
+            "its own backward pass, which a traced network would not: freeze weights by requires_grad_(False), open "
+            "autocast around the network, and move such a function into a module of its own"
         )
+    return found
 
 
 def mode_dependent(network, training, evaluation):

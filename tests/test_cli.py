@@ -56,6 +56,7 @@ REFUSED = {
     "-m method=dropreLU q=0.8,1.5": "q=1.5 must lie in [0, 1]",
     "dataset=digits results_dir=a_file/runs": "a_file/runs cannot be written (Not a directory)",
     "dataset=digits device=cuda:99": "device=cuda:99 is not available here",
+    "--config-dir": "argument --config-dir/-cd: expected one argument",
     "--resolve": "The --resolve flag can only be used in conjunction with --cfg or --help",
     "--cfg job -m": "Only one of --run, --multirun, --cfg, --info and --shell_completion can be specified",
     "--seed 0": "unrecognized arguments: --seed: settings are written without dashes, such as seed=0",

@@ -683,6 +683,41 @@ def test_a_context_that_the_new_network_would_not_open_is_refused(context):
     assert sites(rbue.randomize(same, q=0.9)) == [DropReLU]
 
 
+class Straight(torch.autograd.Function):
+    """The sign, whose gradient is that of the identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class Binary(nn.Module):
+    def forward(self, x):
+        return Straight.apply(x)
+
+
+def test_a_backward_pass_of_ones_own_stays():
+    own = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), Binary(), nn.Linear(8, 3))
+    new, x = rbue.randomize(own, q=1.0), torch.randn(4, 8)
+    grads = [torch.autograd.grad(network(x).sum(), own[0].weight)[0] for network in (own, new)]
+    assert torch.equal(*grads) and grads[0].abs().sum() > 0
+
+
+def test_a_module_that_opens_a_context_still_does():
+    inner = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    frozen = Frozen(torch.no_grad)
+    frozen[1], frozen[2] = nn.Tanh(), inner
+    own, x = nn.Sequential(frozen, nn.ReLU()), torch.randn(4, 8)
+    new = rbue.randomize(own, q=1.0)
+    new(x).sum().backward()
+    assert torch.equal(new(x), own(x)) and frozen[0].weight.grad is None and inner[0].weight.grad is not None
+    assert sites(rbue.randomize(nn.Sequential(Frozen(torch.no_grad), nn.ReLU()), q=0.9)) == [DropReLU] * 2
+
+
 class Scaled(nn.Module):
     """A module that makes a tensor in forward, whose value depends on the mode or on chance."""
 

@@ -43,7 +43,7 @@ def sentence(error, arguments=()):
 
 def written(word):
     """Say how to write an argument that Hydra cannot read: signs such as ~ or ü must be inside of quotes."""
-    setting = re.fullmatch(r"([\w.]+)=([^'\"\[\]{}]+)", word)
+    setting = re.fullmatch(r"([\w.]+)=([^'\"\[\]{},]+)", word)
     return f"""write '{setting[1]}="{setting[2]}"'""" if setting else f"{COMMAND} --help shows how to write it"
 
 
