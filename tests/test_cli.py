@@ -81,6 +81,12 @@ def test_a_wrong_command_is_one_sentence_and_leaves_nothing(run, line, tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["a_file"]
 
 
+def test_an_error_of_other_code_is_not_taken_for_a_wrong_argument_of_the_network(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["train.py", "+network.width=2"])
+    with pytest.raises(AttributeError, match="a plugin's own"), cli.one_sentence_errors():
+        raise AttributeError("a plugin's own")
+
+
 def test_help_teaches_with_commands_that_compose():
     text = call("train.py", "--help").stdout
     commands = [line.split("#")[0].split()[2:] for line in text.splitlines() if "python train.py " in line]
