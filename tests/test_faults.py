@@ -271,7 +271,7 @@ def test_weights_that_are_not_finite_are_refused(digits_run, few_digits):
 
 @pytest.mark.parametrize(
     ("dtype", "way_out"),
-    [(torch.float32, "lower lr, or mend the network"), (torch.float16, "precision=fp32 trains and tests in float32")],
+    [(torch.float32, "lower lr, or fix the network"), (torch.float16, "precision=fp32 trains and tests in float32")],
 )
 def test_predictions_that_are_not_finite_are_not_blamed_on_the_weights(dtype, way_out, digits_run, few_digits):
     run = digits_run()
