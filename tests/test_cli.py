@@ -40,7 +40,7 @@ REFUSED = {
     "bins=99999999999": "bins=99999999999 must lie in [1, 100000]",
     "~seed": "seed='???' must lie in",
     "results_dir=": "results_dir= names no folder",
-    "dataset=digits_c corruptions=none": "not corruptions=none: dataset=digits has the clean ones alone",
+    "dataset=digits_c corruptions=none": "dataset=digits has the clean ones alone, corruptions=auto brings",
     "dataset=digits crop=33": "crop=33 shifts images by more than their 32 pixels",
     "+network.width=2": "+network.width=2: this arch has no network: whose arguments can change",
     "network={_target_:torch.nn.Linear}": "this arch has no network: whose arguments can change",
