@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from contextlib import contextmanager, suppress
+from traceback import extract_tb
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
@@ -50,9 +51,9 @@ def one_sentence_errors():
         if wants_traceback():
             raise
         sys.exit(f"refused: a YAML file cannot be read: {' '.join(str(error).split())}")
-    except (AssertionError, AttributeError):  # OmegaConf's, for a setting inside of `network: null`
+    except (AssertionError, AttributeError) as error:  # OmegaConf's, for a setting inside of `network: null`
         words = [word for word in sys.argv[1:] if word.lstrip("+").startswith("network")]
-        if wants_traceback() or not words:
+        if wants_traceback() or not words or "omegaconf" not in extract_tb(error.__traceback__)[-1].filename:
             raise
         way_out = "write an arch of your own with a network: in its YAML (docs/extending.md)"
         sys.exit(f"refused: {' '.join(words)}: this arch has no network: whose arguments can change; {way_out}")

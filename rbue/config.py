@@ -127,7 +127,7 @@ class Run:
             raise UserError("logger=tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'")
         one_of(("none", "auto", "generated", "official"), corruptions=self.corruptions)
         if self.corruptions == "none" and self.dataset.endswith("_c"):
-            way_out = f"dataset={self.trained_on} has the clean ones alone"
+            way_out = f"dataset={self.trained_on} has the clean ones alone, corruptions=auto brings the corrupted ones"
             raise UserError(f"dataset={self.dataset} needs corrupted images, so not corruptions=none: {way_out}")
         if self.holdout and self.corruptions != "none":
             raise UserError(f"holdout={self.holdout} tests on training images, of which there are no corrupted sets")

@@ -58,14 +58,18 @@ def within(low: float, high: float, **values: float) -> None:
     """Refuse a value outside [low, high], NaN, and what is no number."""
     for name, value in values.items():
         if not isinstance(value, Real) or not low <= value <= high:
-            raise UserError(f"{name}={value!r} must lie in [{low}, {high}]")
+            raise UserError(f"{name}={value!r} must lie in [{low}, {high}]{unless_number(value)}")
 
 
 def at_least(low: float, **values: float) -> None:
     """Refuse a value below `low`, infinity, NaN, and what is no number."""
     for name, value in values.items():
         if not isinstance(value, Real) or not low <= value < float("inf"):
-            raise UserError(f"{name}={value!r} must be at least {low}")
+            raise UserError(f"{name}={value!r} must be at least {low}{unless_number(value)}")
+
+
+def unless_number(value: Any) -> str:
+    return "" if isinstance(value, Real) else f": give a plain number, not a {type(value).__name__}"
 
 
 def one_of(choices: Collection[str], **values: Any) -> None:

@@ -318,7 +318,9 @@ def equal_up_to_rounding(probs: Tensor, others: Tensor, tolerance: float) -> boo
     return bool(((logits - other).abs() <= tolerance * spread).all())
 
 
-def probabilities(logits: Any, images: int | None = None) -> Tensor:
+def probabilities(logits: Any, images: int | None = None, first: bool = True) -> Tensor:
+    """Check a network's output and return its softmax. Only the first pass of a batch looks at the values: a GPU has to
+    finish its work for that."""
     if not torch.is_tensor(logits) or logits.dim() != 2 or logits.shape[1] < 2:
         got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
         raise UserError(
@@ -328,7 +330,7 @@ def probabilities(logits: Any, images: int | None = None) -> Tensor:
         if images != len(logits):
             got = f"{len(logits)} rows of logits for {images} images"
             raise UserError(f"the network returns {got}: it must return one row per image")
-        if are_probabilities(logits):
+        if first and are_probabilities(logits):
             warnings.warn("the outputs look like probabilities: leave out the network's last softmax", stacklevel=2)
     return logits.softmax(-1, dtype=precision_of(logits.device))
 
@@ -350,7 +352,7 @@ def one_by_one(
     not traced."""
     for k in range(samples):
         with noise.counted(network, seed + noise.TEST, k, rows), noise.calls_apart(network):
-            probs = probabilities(network(x, **kwargs), len(x))
+            probs = probabilities(network(x, **kwargs), len(x), first=k == 0)
         yield probs[None]
 
 
@@ -372,8 +374,8 @@ class Stacked:
 
     def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterator[Tensor]:
         given, at_once = self.once(x, **self.shared, **own), max(1, self.stack // len(x))
-        for ks in torch.arange(self.samples, device=x.device).split(at_once):
+        for number, ks in enumerate(torch.arange(self.samples, device=x.device).split(at_once)):
             with noise.counted(self.network, self.seed, ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
                 repeated = [t.repeat(len(ks), *[1] * (t.dim() - 1)) for t in given]
                 logits = self.every(*repeated, **self.shared)
-            yield probabilities(logits, len(ks) * len(x)).view(len(ks), len(x), -1)
+            yield probabilities(logits, len(ks) * len(x), first=number == 0).view(len(ks), len(x), -1)

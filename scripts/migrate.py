@@ -59,7 +59,7 @@ def main(argv=None):
     args, renamed = arguments(argv), 0
     root = args.results
     if not root.is_dir():
-        raise UserError(f"{root} is no folder, so it holds no results")
+        raise UserError(f"{root} is not a folder, so it holds no results")
     for path in sorted(root.rglob("result.json")):
         try:
             renamed += migrate(path, root, args.weights)

@@ -40,7 +40,7 @@ REFUSED = {
     "bins=99999999999": "bins=99999999999 must lie in [1, 100000]",
     "~seed": "seed='???' must lie in",
     "results_dir=": "results_dir= names no folder",
-    "dataset=digits_c corruptions=none": "not corruptions=none: dataset=digits has the clean ones alone",
+    "dataset=digits_c corruptions=none": "dataset=digits has the clean ones alone, corruptions=auto brings",
     "dataset=digits crop=33": "crop=33 shifts images by more than their 32 pixels",
     "+network.width=2": "+network.width=2: this arch has no network: whose arguments can change",
     "network={_target_:torch.nn.Linear}": "this arch has no network: whose arguments can change",
@@ -79,6 +79,12 @@ def test_a_wrong_command_is_one_sentence_and_leaves_nothing(run, line, tmp_path)
     assert done.stderr.startswith("refused: ") and REFUSED[line] in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["a_file"]
+
+
+def test_an_error_of_other_code_is_not_taken_for_a_wrong_argument_of_the_network(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["train.py", "+network.width=2"])
+    with pytest.raises(AttributeError, match="a plugin's own"), cli.one_sentence_errors():
+        raise AttributeError("a plugin's own")
 
 
 def test_help_teaches_with_commands_that_compose():

@@ -107,6 +107,18 @@ def test_outputs_that_are_probabilities_already_are_named():
             rbue.predict(net, torch.randn(6, 8), 1)
 
 
+@pytest.mark.parametrize("kind", ["dropreLU", "by hand"])
+def test_only_the_first_pass_of_a_batch_reads_values_back_from_the_device(kind, monkeypatch):
+    looked = []
+    monkeypatch.setattr(sampling, "are_probabilities", looked.append)
+    draw = sampling.sampler(surgery.wire_if_needed(network(kind).eval()), 6, 0, stack=len(X))
+    for _ in range(2):
+        looked.clear()
+        with torch.no_grad():
+            assert len(list(draw(X, torch.arange(len(X))))) == 6
+    assert len(looked) == 1  # in the second batch; the first one also compares samples with stacked ones
+
+
 def test_images_that_meet_behind_the_noise_are_not_stacked_however_many_classes_there_are():
     torch.manual_seed(0)
     own, x = Own(lambda net, h: net.used[0](h - h.mean(0)), nn.Linear(16, 1000)), torch.randn(6, 8)

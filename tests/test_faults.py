@@ -271,7 +271,7 @@ def test_weights_that_are_not_finite_are_refused(digits_run, few_digits):
 
 @pytest.mark.parametrize(
     ("dtype", "way_out"),
-    [(torch.float32, "lower lr, or mend the network"), (torch.float16, "precision=fp32 trains and tests in float32")],
+    [(torch.float32, "lower lr, or fix the network"), (torch.float16, "precision=fp32 trains and tests in float32")],
 )
 def test_predictions_that_are_not_finite_are_not_blamed_on_the_weights(dtype, way_out, digits_run, few_digits):
     run = digits_run()
@@ -398,6 +398,16 @@ def test_a_training_that_cannot_be_locked_stops_no_other(digits_run, monkeypatch
     *_, failed = packs.train_missing(runs, None, torch.device("cpu"), {})
     assert trained == {0, 2} and list(failed) == [runs[1].training_name]
     assert "Read-only file system" in str(failed[runs[1].training_name])
+
+
+def test_a_crop_that_is_too_large_fails_no_training_with_another_crop(digits_run, monkeypatch):
+    runs, trained = [digits_run("crop=40"), digits_run("crop=4"), digits_run("crop=50")], []
+    monkeypatch.setattr(packs, "is_trained", trained.__contains__)
+    monkeypatch.setattr(packs, "fit", lambda pack, data, device: trained.extend(pack) or {})
+    *_, failed = packs.train_in_packs(runs)
+    assert trained == [runs[1]] and set(failed) == {results.training_key(run) for run in (runs[0], runs[2])}
+    corrupted = [digits_run("dataset=digits_c", "corruptions=generated", f"crop={crop}") for crop in (4, 40)]
+    assert list(rbue_launcher.without_sets(dict(enumerate(corrupted)))) == [1]
 
 
 def test_a_folder_without_data_fails_no_training_on_another_folder(digits_run, digits, monkeypatch, tmp_path):

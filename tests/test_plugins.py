@@ -281,6 +281,16 @@ def test_a_wrong_network_is_a_sentence(target, door, digits):
     assert WRONG_NETWORKS[target] in str(refused.value) and "\n" not in str(refused.value)
 
 
+def test_a_network_that_squeezes_a_batch_of_one_image_away_is_taken(digits):
+    squeezing = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), Squeeze(), torch.nn.Linear(3, 10))
+    assert methods.try_out(composed(), squeezing, digits.train_images, 10) is squeezing
+
+
+class Squeeze(torch.nn.Module):
+    def forward(self, x):
+        return x.squeeze()
+
+
 def test_a_methods_network_of_random_layers_by_hand_draws_from_one_source(digits):
     class ByHand(Run):
         def build(self, network, images):
@@ -360,6 +370,18 @@ def test_a_yaml_that_would_be_stored_under_the_name_in_its_defaults_is_refused(g
     folder = door({f"dir/{group}/mine.yaml": f"# @package _global_\ndefaults: [{usual}, _self_]\nlr: 0.5\n"}) / "dir"
     said = refusal(folder=folder, words=[f"{group}=mine"])
     assert said.endswith(f"{group}/mine.yaml does not name its {group}: write the line '{group}: mine' into it")
+
+
+def test_a_preset_of_a_method_keeps_the_methods_name(door):
+    preset = "# @package _global_\ndefaults: [dropreLU, _self_]\nq: 0.95\n"
+    plugins.choose(folder=door({"dir/method/strong.yaml": preset}) / "dir")
+    assert composed("method=strong").name == composed("method=dropreLU", "q=0.95").name
+
+
+def test_a_name_may_be_a_number(door):
+    protocol = "# @package _global_\ndefaults: [demo, _self_]\nprotocol: 2024\n"
+    plugins.choose(folder=door({"dir/protocol/2024.yaml": protocol}) / "dir")
+    assert composed("protocol='2024'").protocol == "2024"
 
 
 def test_a_config_dir_that_is_not_there_is_refused(door):

@@ -84,6 +84,7 @@ def test_another_layer_takes_the_rectifiers_place():
     [
         ({"q": 1.5}, "q=1.5"),
         ({"q": "0.9"}, "q='0.9' must lie in"),
+        ({"q": torch.tensor(0.9)}, "must lie in .* give a plain number, not a Tensor"),
         ({}, "needs either q"),
         ({"q": 0.5, "position": "middle"}, "position=middle"),
         ({"layer": Dropout(0.2)}, "Dropout does not rectify, so it cannot replace rectifiers: rbue.add_dropout"),
@@ -439,7 +440,8 @@ def test_what_is_updated_in_place_by_noise_keeps_its_spread():
 def test_a_constant_in_forward_stays_out_of_the_users_network():
     class Scaled(nn.Linear):
         def forward(self, x):
-            return super().forward(x).relu() * torch.tensor([1.0, 2.0, 3.0])
+            h = super().forward(x).relu() * torch.tensor([1.0, 2.0, 3.0])
+            return torch.where(h > 0, h, torch.tensor(torch.nan)).nan_to_num(-1.0)
 
     own, x = Scaled(8, 3), torch.randn(4, 8)
     names = set(vars(own))

@@ -122,7 +122,7 @@ def load_for(run) -> Data:
     """Return the dataset that a run trains and tests on. With `holdout`, the test images come from the training set."""
     data = load(run.trained_on, run.data_dir, run.size)
     if run.crop > (side := data.train_images.shape[2]):
-        raise UserError(f"crop={run.crop} shifts images by more than their {side} pixels: at most crop={side} is left")
+        raise UserError(f"crop={run.crop} shifts images by more than their {side} pixels: choose crop={side} or less")
     return hold_out(data, run.holdout) if run.holdout else data
 
 

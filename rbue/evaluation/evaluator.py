@@ -168,7 +168,7 @@ class Evaluator:
         """Refuse predictions that are NaN. Weights that are not finite were refused before."""
         if wrong := int((~evaluated.mean.isfinite().all(1)).sum()):
             overflow = "float16 ends at 65504; precision=fp32 trains and tests in float32"
-            way_out = overflow if self.dtype == torch.float16 else "lower lr, or mend the network"
+            way_out = overflow if self.dtype == torch.float16 else "lower lr, or fix the network"
             told = f"the prediction is NaN for {wrong} of {len(evaluated.mean)} images, and the weights are finite"
             raise UserError(f"{told}: {way_out}, which is another run")
 

@@ -92,15 +92,16 @@ def try_out(run, network, images, classes):
     from rbue import noise
     from rbue.sampling import are_probabilities, equal_up_to_rounding, probabilities
 
-    def pass_through(count):
-        with noise.counted(network, 0, 0, torch.arange(count)), redirect_stderr(io.StringIO()):
-            return network(two[:count] / 255)  # torch.fx prints the traceback as well as raising it
+    def pass_through(batch):
+        with noise.counted(network, 0, 0, torch.arange(len(batch))), redirect_stderr(io.StringIO()):
+            return network(batch / 255)  # torch.fx prints the traceback as well as raising it
 
     modes, two = {module: module.training for module in network.modules()}, images[:2]
     with named_errors(run), torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
             network.eval()
-            logits, alone = pass_through(len(two)), pass_through(1)
+            # not a batch of one image: a network may return another shape for it, as x.squeeze() does
+            logits, doubled = pass_through(two), pass_through(two[:1].expand_as(two))
         except Exception as error:  # layers that do not fit each other, or these images
             raise UserError(f"the network cannot take images {tuple(two.shape[1:])} ({describe(error)})") from error
         if not torch.is_tensor(logits) or logits.shape != (len(two), classes):
@@ -108,7 +109,7 @@ def try_out(run, network, images, classes):
             raise UserError(f"the network must return {(len(two), classes)} for {len(two)} images, but returns {got}")
         if are_probabilities(logits):
             raise UserError("the network returns probabilities, but the loss needs logits: leave out its last softmax")
-        if logits.isfinite().all() and not equal_up_to_rounding(*map(probabilities, (logits[:1], alone)), 1e-3):
+        if logits.isfinite().all() and not equal_up_to_rounding(*map(probabilities, (logits[:1], doubled[:1])), 1e-3):
             raise UserError(
                 "the prediction of an image depends on the other images of its batch (such as by batch-norm without "
                 "running statistics), or on randomness outside rbue's stochastic layers"

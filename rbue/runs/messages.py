@@ -32,7 +32,7 @@ def sentence(error, arguments=()):
         way_out = "name the package that registers it, as in plugins=my_package"
         return f"method={name[1]} is named in a YAML, but no package registers it: {way_out}"
     if key := re.match(r"Could not override '(hydra\.[^']+)'", text):
-        return f"'{key[1]}' is no setting of Hydra or of this launcher: {COMMAND} --cfg hydra shows them"
+        return f"'{key[1]}' is not a setting of Hydra or of this launcher: {COMMAND} --cfg hydra shows them"
     if key := re.match(r"Could not override '([^']+)'", text):
         method = next((a for a in reversed(arguments) if a.startswith("method=")), "method=single")
         return no_setting(method.removeprefix("method="), key[1])

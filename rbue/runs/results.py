@@ -155,7 +155,7 @@ def read_all(results_dir):
     copy deeper down, which is not a second seed."""
     if not os.path.isdir(results_dir):
         way_out = f"'make demo' or '{places.COMMAND}' makes some"
-        raise UserError(f"{results_dir} is no folder and holds no results: {way_out}")
+        raise UserError(f"{results_dir} is not a folder, so it holds no results: {way_out}")
     names = set()
     for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path.parts)):
         try:

@@ -25,7 +25,7 @@ def train_in_packs(runs):
     yield failed
 
     def source(run):
-        return run.device, run.trained_on, run.data_dir, run.weights_dir, run.holdout, run.size or 0
+        return run.device, run.trained_on, run.data_dir, run.weights_dir, run.holdout, run.size or 0, run.crop
 
     for _, alike in groupby(sorted(runs, key=source), source):
         alike = list(alike)
