@@ -412,9 +412,9 @@ def test_arrays_that_an_older_version_decoded_beside_the_official_files_are_chec
     assert torch.equal(load("tinyimagenet", tiny.parents[1]).train_images, first.train_images)
     path = tiny.parent / "test_images.npy"
     np.save(path, 255 - np.load(path))
-    told = f"{path} has changed since it was decoded: delete {tiny.parent / '*.npy'} and run the command again to decode it"
+    way_out = f"delete {tiny.parent / '*.npy'} and run the command again to decode it"
     own = f"if these arrays are your own, delete {tiny.parent / files.SUMS} instead"
-    assert refusal("tinyimagenet", tiny.parents[1]) == f"{told}; {own}"
+    assert refusal("tinyimagenet", tiny.parents[1]) == f"{path} has changed since it was decoded: {way_out}; {own}"
     (tiny.parent / files.SUMS).unlink()
     assert torch.equal(load("tinyimagenet", tiny.parents[1]).test_images, 255 - first.test_images)
 

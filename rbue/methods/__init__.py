@@ -90,7 +90,6 @@ def try_out(run, network, images, classes):
     import torch
 
     from rbue import noise
-    from rbue.sampling import are_probabilities, equal_up_to_rounding, probabilities
 
     def pass_through(batch):
         with noise.counted(network, 0, 0, torch.arange(len(batch))), redirect_stderr(io.StringIO()):
@@ -104,19 +103,37 @@ def try_out(run, network, images, classes):
             logits, doubled = pass_through(two), pass_through(two[:1].expand_as(two))
         except Exception as error:  # layers that do not fit each other, or these images
             raise UserError(f"the network cannot take images {tuple(two.shape[1:])} ({describe(error)})") from error
-        if not torch.is_tensor(logits) or logits.shape != (len(two), classes):
-            got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
-            raise UserError(f"the network must return {(len(two), classes)} for {len(two)} images, but returns {got}")
-        if are_probabilities(logits):
-            raise UserError("the network returns probabilities, but the loss needs logits: leave out its last softmax")
-        if logits.isfinite().all() and not equal_up_to_rounding(*map(probabilities, (logits[:1], doubled[:1])), 1e-3):
-            raise UserError(
-                "the prediction of an image depends on the other images of its batch (such as by batch-norm without "
-                "running statistics), or on randomness outside rbue's stochastic layers"
-            )
+        check_logits(logits, doubled, classes)
+        refuse_frozen(network)
     for module, mode in modes.items():
         module.training = mode
     return network
+
+
+def check_logits(logits, doubled, classes):
+    """Refuse wrong outputs for two images, and others for the first image beside itself than beside the second."""
+    import torch
+
+    from rbue.sampling import are_probabilities, equal_up_to_rounding, probabilities
+
+    if not torch.is_tensor(logits) or logits.shape != (2, classes):
+        got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
+        raise UserError(f"the network must return {(2, classes)} for 2 images, but returns {got}")
+    if are_probabilities(logits):
+        raise UserError("the network returns probabilities, but the loss needs logits: leave out its last softmax")
+    if logits.isfinite().all() and not equal_up_to_rounding(*map(probabilities, (logits[:1], doubled[:1])), 1e-3):
+        raise UserError(
+            "the prediction of an image depends on the other images of its batch (such as by batch-norm without "
+            "running statistics), or on randomness outside rbue's stochastic layers"
+        )
+
+
+def refuse_frozen(network):
+    """Refuse a network with frozen weights: a run trains every parameter."""
+    if frozen := next((name for name, p in network.named_parameters() if not p.requires_grad), None):
+        raise UserError(
+            f"{frozen} is frozen (requires_grad=False), but a run trains all parameters: unfreeze it, or make it a buffer"
+        )
 
 
 @contextmanager
