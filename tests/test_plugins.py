@@ -266,7 +266,7 @@ WRONG_NETWORKS = {
     "branches.Branches": "arch=mine (branches.Branches) with method=single: Branches cannot be traced by torch.fx",
     "branches.thousand": "the network must return (2, 10) for 2 images, but returns (2, 1000)",
     "branches.batchy": "the prediction of an image depends on the other images of its batch",
-    "branches.frozen": "1.weight is frozen (requires_grad=False), but a run trains all parameters: unfreeze it, or make it a buffer",
+    "branches.frozen": "1.weight is frozen (requires_grad=False), but a run trains all parameters: unfreeze it, or",
     "branches.chance": "or on randomness outside rbue's stochastic layers",
     "branches.soft": "the network returns probabilities, but the loss needs logits: leave out its last softmax",
     "branches.flat": "the network cannot take images (3, 32, 32) (" + refusal_of_torch() + ")",

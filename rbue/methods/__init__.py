@@ -131,9 +131,8 @@ def check_logits(logits, doubled, classes):
 def refuse_frozen(network):
     """Refuse a network with frozen weights: a run trains every parameter."""
     if frozen := next((name for name, p in network.named_parameters() if not p.requires_grad), None):
-        raise UserError(
-            f"{frozen} is frozen (requires_grad=False), but a run trains all parameters: unfreeze it, or make it a buffer"
-        )
+        way_out = "unfreeze it, or make it a buffer"
+        raise UserError(f"{frozen} is frozen (requires_grad=False), but a run trains all parameters: {way_out}")
 
 
 @contextmanager
