@@ -105,7 +105,9 @@ def write_result(run, report, trainings, cost, predictions=None):
     try:
         checked = schema.parse(result)
     except ValueError as error:
-        raise UserError(f"{run.name} gives no result ({error}): another setting, such as lr, may") from error
+        raise UserError(
+            f"{run.name} has no valid result ({error}): train with another setting, such as a lower lr"
+        ) from error
     if predictions:
         with replacing(folder(run) / "predictions.npz") as file:
             predictions.save(file)

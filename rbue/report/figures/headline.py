@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from rbue.methods import draws_samples
 from rbue.report.cells import paper_cells
 from rbue.report.claims.values import Z
 from rbue.report.figures import beyond, samples
@@ -144,10 +145,10 @@ def difference_panel(axis, cells, metric):
 def curve_look(row, method, passes, place):
     """Return the look of a curve on the right: solid for the variants of RBUE, dashed for the others. One point stands
     on top of the curves, which begin there."""
-    line = (
-        {"linestyle": "-" if method in PROPOSED_METHODS else "--"} if passes > 1 else {"linestyle": "none", "zorder": 3}
-    )
-    return {"color": look_of(row, method)["color"]} | line | place_look(place)
+    look = {"color": look_of(row, method)["color"], **place_look(place)}
+    if passes == 1:
+        return look | {"linestyle": "none", "zorder": 3}
+    return look | {"linestyle": "-" if method in PROPOSED_METHODS else "--"}
 
 
 def point_look(kind):
@@ -181,8 +182,8 @@ def cost_handles(frame, place):
     handles = {}
     for row, method in methods_of(frame[frame.kind == "samples"]):
         passes = frame[(frame.row == row) & (frame.kind == "samples")].samples.max()
-        unit = "member" if method == "deep_ensemble" else "pass"
-        count = "1 pass" if passes == 1 else f"1 to {passes:.0f} {unit}{'s' if unit == 'member' else 'es'}"
+        units = "passes" if draws_samples(method) else "members"
+        count = "1 pass" if passes == 1 else f"1 to {passes:.0f} {units}"
         handles[f"{row.removesuffix('(4)')}, {count}"] = Line2D([], [], **curve_look(row, method, passes, place))
     for kind in (kind for kind in ONE_PASS if kind in set(frame.kind)):
         colour = look_of(*frame[frame.kind == kind][["row", "method"]].iloc[-1])["color"]
