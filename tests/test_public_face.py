@@ -288,7 +288,7 @@ def test_the_documented_loader_runs_and_keeps_its_promise():
     names = {"rbue": rbue, "network": network(), "dataset": DATASET}
     exec(code, names)
     assert names["again"].samples.shape == (100, 10, 5)
-    assert torch.allclose(names["again"].mean, names["whole"].mean[names["chosen"]], atol=1e-5)
+    assert torch.allclose(names["again"].mean, names["first"].mean[names["chosen"]], atol=1e-5)
 
 
 def test_the_example_with_a_training_loop_tells_wrong_from_right():
