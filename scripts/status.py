@@ -1,4 +1,4 @@
-"""Print which cells are done, running, failed (and why) or missing, and an estimate of the time left.
+"""Count the cells that are done, running, failed or missing. Print why cells failed, and estimate the time left.
 
 python scripts/status.py                                 # all tables that have a result in results/runs
 python scripts/status.py sweep=table1 seed=0,1,2         # the overrides of any `python train.py -m`
