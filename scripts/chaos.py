@@ -214,6 +214,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="override", help="override for every sweep, such as epochs=2")
     parser.add_argument("--only", action="append", choices=STORMS, help="one kind of test; may be repeated")
-    parser.add_argument("--seed", type=int, default=0, help="seed of kill times and wrong arguments (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random choices (default: %(default)s)")
     parser.add_argument("--folder", help="work in this folder and keep it (default: a temporary one)")
     sys.exit(main(parser.parse_args()))

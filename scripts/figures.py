@@ -4,8 +4,8 @@ python scripts/figures.py                                         # results/runs
 python scripts/figures.py --dataset digits --protocol demo        # only these
 python scripts/figures.py --results theirs --out theirs/figures   # somebody else's runs
 
-It writes <out>/headline: our accuracy and ECE compared with the printed ones, and ECE against test time. With --dataset,
---protocol or --arch, it does not. It writes each figure as .pdf and .svg, and its numbers as .csv, into the folder
+Without --dataset, --protocol and --arch, it writes <out>/headline: our accuracy and ECE compared with the printed ones,
+and ECE against test time. It writes each figure as .pdf and .svg, and its numbers as .csv, into the folder
 <out>/<protocol>/<dataset>/<arch>:
   corruptions-<source>      accuracy and ECE by severity, boxes over the corruption types; source: generated, official,
                             or unverified (the official layout, but another md5)

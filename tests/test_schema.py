@@ -280,5 +280,5 @@ def test_what_no_result_could_hold_is_refused_before_training(key):
     run = canonical("digits", "demo", "single")
     assert getattr(replace(run, **{key: "möbel-v2.1+x"}), key) == "möbel-v2.1+x"
     for name in ("mobile net", "a/b", "", ".hidden"):
-        with pytest.raises(UserError, match=f"{key}={name} cannot be used: a name has letters"):
+        with pytest.raises(UserError, match=f"{key}={name} cannot be used: a name may only have letters"):
             replace(run, **{key: name})

@@ -400,8 +400,8 @@ def test_a_dataset_without_results_has_no_tables(tmp_path):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("tables --dataset cifer10", "--dataset cifer10 is not known, and the results are of cifar10"),
-        ("figures --arch resnet-18", "--arch resnet-18 is not known, and the results are of resnet18"),
+        ("tables --dataset cifer10", "--dataset cifer10 is not known: the results are of cifar10"),
+        ("figures --arch resnet-18", "--arch resnet-18 is not known: the results are of resnet18"),
         ("corruption_sheet --image 360", "image=360 must lie in [0, 359]"),
         ("prepare_data digits --size -3", "size=-3 must be at least 1"),
         ("migrate --results rums", "rums is not a folder, so it holds no results"),

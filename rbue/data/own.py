@@ -23,7 +23,7 @@ from torchvision.datasets import ImageFolder
 from rbue.data.files import NAMES, WrongSize, decode_splits, fit_square, keep, list_some, open_arrays, open_kept
 from rbue.errors import UserError
 
-WAY_OUT = "size: 32 in the dataset's YAML cuts and resizes all images"
+WAY_OUT = "size: 32 in the dataset's YAML crops and resizes all images"
 
 
 def read_files(folder, size=None):

@@ -9,7 +9,7 @@
     <data_dir>/<name>/        images of your own (rbue/data/own.py)
 
 If an official dataset is there in none of these forms, it is downloaded. Every array is checked before it is used,
-because nobody would notice that a network was trained on half of a dataset.
+because otherwise nobody would notice that a network was trained on half of a dataset.
 """
 
 import os

@@ -263,9 +263,9 @@ def inference_cost(e: Evidence) -> Found:
     if all(ece[key] for key in ((SINGLE, "ece"), (SINGLE, "tempered_ece"), (best, "ece"), (best, "tempered_ece"))):
         fewer = f"{ece[best, 'ece_10']:.3f} with 10 passes and " if ece[best, "ece_10"] else ""
         text += (
-            f". The mean ECE is {ece[SINGLE, 'ece']:.3f} for Single, and {fewer}{ece[best, 'ece']:.3f} with {passes:.0f} "
-            f"passes for {best}. Temperature scaling, which needs labelled images, lowers it to "
-            f"{ece[SINGLE, 'tempered_ece']:.3f} for Single and {ece[best, 'tempered_ece']:.3f} for {best}"
+            f". The mean ECE of Single is {ece[SINGLE, 'ece']:.3f}, that of {best} {fewer}{ece[best, 'ece']:.3f} with "
+            f"{passes:.0f} passes. Temperature scaling, which needs labelled images, lowers them to "
+            f"{ece[SINGLE, 'tempered_ece']:.3f} and {ece[best, 'tempered_ece']:.3f}"
         )
     return (YES if median(ratio) <= 1 else NO), text
 
