@@ -416,6 +416,6 @@ def test_a_class_that_is_no_method_is_refused_with_the_line_to_write():
 
 def test_a_metric_that_fails_is_named(monkeypatch):
     monkeypatch.setitem(metrics.OWN, "broken", lambda probs, labels: {}["x"])
-    with pytest.raises(UserError, match=r"metric broken fails .*KeyError"):
+    with pytest.raises(UserError, match=r"metric broken failed .*KeyError"):
         metrics.score(torch.full((4, 2), 0.5), torch.zeros(4).long())
     assert "broken" not in metrics.score(torch.full((4, 2), 0.5), torch.zeros(4).long(), own=False)

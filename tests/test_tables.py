@@ -245,7 +245,7 @@ def test_networks_packed_on_one_gpu_compare_by_their_time_alone():
     assert "Peak memory is unknown, since networks trained at once share it or since it was not measured." in markdown(
         table(known)
     )
-    assert "not measured): ResNet-18 Single, SVI." in markdown(table([*known, result("MC-RReLU")]))
+    assert "not measured: ResNet-18 Single, SVI." in markdown(table([*known, result("MC-RReLU")]))
     shares = [packed("Single", 50.0, alone=None), packed("SVI", 50.0, alone=None)]
     assert cell(shares, "SVI").ours_train_seconds == 50 and pd.isna(cell(shares, "SVI").ours_time_ratio)
     assert "equal share" in markdown(table(shares))
