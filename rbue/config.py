@@ -168,7 +168,7 @@ class Run:
 
     @property
     def penalty(self) -> "Callable[[nn.Module], Tensor] | None":
-        """Return a function network -> penalty on the loss of the whole training set, such as a KL; or None."""
+        """Return a function network -> penalty on the loss summed over the training set, such as a KL; or None."""
         return None
 
     @property

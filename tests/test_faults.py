@@ -64,9 +64,7 @@ def test_a_full_disk_keeps_the_checkpoint_before_it(digits_run, few_digits, monk
 
     monkeypatch.setattr(loop, "train_epoch", disk_fills_in_epoch_one)
     try:
-        with pytest.raises(
-            UserError, match=r"checkpoint.pt could not be written \(.*\): what was there before is kept"
-        ):
+        with pytest.raises(UserError, match=r"checkpoint.pt could not be written \(.*\): any previous file is kept"):
             training.load_or_train([run], few_digits, CPU)
     finally:
         held[1].__exit__(None, None, None)

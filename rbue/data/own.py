@@ -175,7 +175,7 @@ def square(images, size, path):
 
 def check_labels(labels, count, path):
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise UserError(f"{path} holds {labels.dtype} {labels.shape} instead of whole numbers ({count},)")
+        raise UserError(f"{path} holds {labels.dtype} {labels.shape} instead of integers ({count},)")
     if len(labels) != count:
         raise UserError(f"{path} holds {len(labels)} labels of {count} images")
     return labels.astype(np.int64)

@@ -1,4 +1,4 @@
-"""The position of the stochastic rectifiers (Section 4.5, Table 6): all, last or first; the paper's number beside ours.
+"""The position of the stochastic rectifiers (Section 4.5, Table 6): all, last or first; the paper's number and ours.
 
 There is one file per protocol. The paper measures one network: its three rows come first, then our networks.
 """

@@ -1,7 +1,7 @@
-"""The answer: one sentence per headline claim of the paper, computed from the results. It opens README and page.
+"""The verdict: a short answer per main claim of the paper, computed from the results. It opens README and page.
 
 A finding compares means over all measured networks. Its interval holds at 95 % and is about test images; from two seeds
-on, it is about seeds too. What is not measured is said to be not measured.
+on, it is about seeds too. An answer says if something is not measured.
 """
 
 from collections.abc import Callable, Iterable

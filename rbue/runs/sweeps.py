@@ -182,7 +182,7 @@ STATES = ("done", "running", "failed", "missing")
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of a finished run: per training, and of its evaluation. Thousands of whole results would fill memory."""
+    """Seconds of a finished run: per training, and of its evaluation. Thousands of results would fill the memory."""
 
     training: float
     evaluation: float
@@ -298,5 +298,5 @@ def seconds_left(cells, pace):
         if None in expected:
             return None
         left += sum(expected)
-        counted.update(parts)  # |= would copy the whole set each time
+        counted.update(parts)  # |= would copy the set each time
     return left

@@ -202,7 +202,7 @@ def grid(network, name):
     if frame.empty:
         return None
     columns, notes = (columns, notes) if name != "scores" else with_own_metrics(network)
-    columns = [column for column in (METHOD, *columns) if column.key in frame]  # a dataset may have no foreign images
+    columns = [column for column in (METHOD, *columns) if column.key in frame]  # a dataset may have no OOD images
     return Grid(f"{title}: {network.title()}", columns, frame.to_dict("records"), notes)
 
 

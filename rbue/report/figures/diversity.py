@@ -70,7 +70,7 @@ def stored(column):
 
 
 def table(frame, paper):
-    """Mean and max over pairs per run, then mean and std over seeds, with the paper's numbers beside ours."""
+    """Mean and max over pairs per run, then mean and std over seeds, with the paper's numbers next to ours."""
     runs = frame[["row", "seed"]].join(pd.DataFrame(map(over_pairs, frame.matrices), index=frame.index))
     ours = over_seeds(runs, ["row"], COLUMNS).set_index("row").join(intervals(frame))
     both = ours.join(paper.set_index("row").add_prefix("paper_"), how="left" if paper.empty else "outer")

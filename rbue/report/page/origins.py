@@ -90,7 +90,7 @@ def coverage(suite):
 def speed_note(content):
     commits = sorted({commit(row.get("commit"), row.get("changed")) for row in content["rows"]})
     return (
-        "ms: time of one training step, or of predicting the whole test set. Speed-up: how many times as fast as the "
+        "ms: time of one training step, or of predicting the test set. Speed-up: how many times as fast as the "
         f"row under “compared with”; below 1 is slower. Limit: the speed of a large matrix product, "
         f"{benchmark.limit(content)}. Measured at commit {', '.join(commits)}."
     )
