@@ -1,4 +1,4 @@
-"""The sweeper: a union of grids, all of whose jobs are checked before the first runs. Hydra finds it in this folder."""
+"""A sweeper over a union of grids. It checks all jobs before the first one starts. Hydra finds it in this folder."""
 
 import os
 import sys
@@ -15,8 +15,8 @@ from rbue.runs.messages import sentence
 
 
 class UnionSweeper(BasicSweeper):
-    """A sweeper over several grids: `sweep=name` stands for those of conf/sweep/name.yaml. Hydra's own sweeper takes
-    one grid only."""
+    """A sweeper over several grids: `sweep=name` stands for those of conf/sweep/name.yaml. Hydra's own sweeper has one
+    grid only."""
 
     def __init__(self, grids, clean, also):
         super().__init__(max_batch_size=None)

@@ -107,7 +107,7 @@ def parse_with_plugins(parser, argv):
 
 
 def refuse_unknown_filter(found, **wanted):
-    """Refuse a name, as of --dataset, that is neither in the results nor a YAML of that group."""
+    """Refuse a name, such as that of --dataset, that neither the results nor the YAML files of the group have."""
     for group, name in wanted.items():
         known = {result.config[group] for result in found}
         if name is not None and name not in known and not compose.file_of(group, name):

@@ -191,7 +191,7 @@ class Run:
     refit_batchnorm = False  # whether batch-norm statistics are recomputed for each sample of the weights
 
     def with_seed(self, seed: int) -> "Run":
-        """Return the same run with another seed, as `dataclasses.replace` does in twice the time."""
+        """Return the same run with another seed. `dataclasses.replace` would take twice the time."""
         other = copy.copy(self)
         other.seed = seed
         other.__post_init__()

@@ -28,7 +28,7 @@ def duration(seconds):
 
 
 def padded(rows, left=(0,)):
-    """Fill the texts of each column up to one width: on the right in `left` columns, on the left in others."""
+    """Pad the texts of each column to one width: on the right in `left` columns, on the left in others."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         [text.ljust(w) if i in left else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))]

@@ -251,7 +251,7 @@ def test_weights_of_other_images_of_the_same_name_are_refused(name, digits_run, 
     (folder / "weights.pt").rename(folder / name)
     others = dataclasses.replace(few_digits, train_labels=few_digits.train_labels.roll(1))
     with pytest.raises(
-        UserError, match=rf"{name} has seen other images of digits .*: give the new images another name"
+        UserError, match=rf"{name} was trained on other images of digits .*: give the new images another name"
     ):
         training.load_or_train([run], others, CPU)
 

@@ -122,7 +122,7 @@ def warn_of_frost():
     try:
         weather.texture_digest()
     except UserError as why:
-        told = f"{len(TYPES) - 1} of the {len(TYPES)} types are tested, and claims about corruption need all of them"
+        told = f"{len(TYPES) - 1} of the {len(TYPES)} types are tested, but claims about corruption need all of them"
         warnings.warn(f"{told}: {why}", stacklevel=2)
 
 
