@@ -8,7 +8,7 @@ DATASET ?= cifar10
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-setup: $(VENV)/.ready ## Create the environment .venv with the tested versions; TORCH="torch torchvision" takes the newest
+setup: $(VENV)/.ready ## Create the environment .venv with the tested versions; TORCH="torch torchvision": with the newest torch
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -32,10 +32,10 @@ sweep: setup ## Run the cells of one table or figure: make sweep SWEEP=table1 AR
 	@test -n "$(SWEEP)" || { echo "make sweep SWEEP=table1 starts one; there are:" $(basename $(notdir $(wildcard conf/sweep/*.yaml))); exit 2; }
 	$(PY) train.py -m sweep=$(SWEEP) $(ARGS)
 
-status: setup ## Show cells done, running, failed, missing: of all begun tables, or of SWEEP=table1 ARGS="seed=0,1,2"
+status: setup ## Count cells done, running, failed and missing, for tables with a result or for SWEEP=table1 ARGS="seed=0,1,2"
 	@$(PY) scripts/status.py $(addprefix sweep=,$(SWEEP)) $(ARGS)
 
-chaos: setup ## Kill the demo's sweep, start it twice, with wrong arguments, with every launcher: half an hour on 2 cores
+chaos: setup ## Test the demo's sweep: kill it, start it twice, with wrong arguments, with every launcher: 30 minutes on 2 cores
 	$(PY) scripts/chaos.py $(ARGS)
 
 test: setup ## Check style and run the tests
@@ -44,7 +44,7 @@ test: setup ## Check style and run the tests
 	$(VENV)/bin/mypy
 	$(PY) -m pytest -n 2 --dist loadfile
 
-data: setup ## Fetch and verify a dataset: make data DATASET=cifar10 | cifar100 | tinyimagenet
+data: setup ## Download and verify a dataset: make data DATASET=cifar10 | cifar100 | tinyimagenet
 	$(PY) scripts/prepare_data.py $(DATASET)
 
 tables: setup ## Rebuild the paper's Tables 1-3 and 6 from results/runs: Markdown, LaTeX and CSV under results/tables
@@ -53,16 +53,16 @@ tables: setup ## Rebuild the paper's Tables 1-3 and 6 from results/runs: Markdow
 claims: setup ## Judge the paper's claims on its own numbers and on ours: results/claims.md
 	$(PY) scripts/claims.py --readme README.md
 
-figures: setup ## Draw all figures from the results: results/figures, PDF and SVG
+figures: setup ## Draw all figures from the results, as PDF and SVG: results/figures
 	$(PY) scripts/figures.py
 
-report: setup ## Put all tables, figures and claims into one page, results/report.html; run make figures first
+report: setup ## Put all tables, figures and claims on one page, results/report.html; run make figures first
 	$(PY) scripts/report.py
 
 corruptions: setup ## Write the 95 corrupted test sets and their sha256: make corruptions DATASET=cifar10
 	$(PY) scripts/corruptions.py $(DATASET) --out data/$(DATASET)_c
 
-benchmark: setup ## Measure the suite's speed against plain PyTorch loops: results/benchmarks
+benchmark: setup ## Compare the suite's speed with plain PyTorch loops: results/benchmarks
 	$(PY) scripts/benchmark.py
 
 clean: ## Remove the environment and caches; results, weights and data stay

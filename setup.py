@@ -1,4 +1,4 @@
-"""The wheel's one step beyond pyproject.toml: it carries what a clone has beside the package (rbue/runs/places.py)."""
+"""Copy conf, scripts and the paper's numbers into the wheel, where rbue/runs/places.py finds them."""
 
 import shutil
 from pathlib import Path

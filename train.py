@@ -2,7 +2,7 @@
 
 python train.py method=dropreLU q=0.9 arch=resnet18          # one cell of the paper's Table 1
 python train.py -m method=dropreLU q=0.8,0.9 seed=0,1        # a sweep: every combination
-python train.py -m sweep=table1 seed=0,1                     # a sweep: every cell of Table 1, twice
+python train.py -m sweep=table1 seed=0,1                     # a sweep: every cell of Table 1 with two seeds
 python train.py --help                                       # every group and hyperparameter
 """
 

@@ -1,4 +1,4 @@
-"""A training loop of your own with random rectifiers, on scikit-learn's digits. It takes a few seconds on a CPU.
+"""Your own training loop with random ReLUs, on scikit-learn's digits. It takes a few seconds on a CPU.
 
     python examples/own_training_loop.py
 

@@ -3,15 +3,15 @@
     python examples/pretrained_torchvision.py cat.jpg dog.png            # downloads the network's weights once
     python examples/pretrained_torchvision.py --random-weights cat.jpg   # tries the code without a download
 
-A network that was trained without random rectifiers loses accuracy if its rectifiers become random. So q is close to 1
-here. Measured on scikit-learn's digits (797 test images, 20 samples, one seed), with networks trained without noise:
+A network that was trained without noise loses accuracy if its ReLUs become random. So q is close to 1 here. We
+measured the accuracy of such networks on scikit-learn's digits (797 test images, 20 samples, one seed):
 
     rectifiers   q=1      q=0.99   q=0.95   q=0.9    q=0.8
      2           96.7 %   96.6 %   96.5 %   95.7 %   94.4 %
     17           93.5 %   93.5 %   93.2 %   92.5 %   90.2 %
 
-This was not measured on ImageNet. Before you rely on it, compare with --q 1 on your own images. For q = 0.9, as in the
-paper, train or fine-tune the network that `rbue.randomize` returns.
+We did not measure this on ImageNet. Before you rely on it, compare with --q 1 on your own images. For q = 0.9, as in
+the paper, train or fine-tune the network that `rbue.randomize` returns.
 """
 
 import argparse

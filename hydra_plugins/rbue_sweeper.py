@@ -1,4 +1,4 @@
-"""The sweeper: a union of grids, all of whose jobs are checked before the first runs. Hydra finds it in this folder."""
+"""A sweeper over a union of grids. It checks all jobs before the first one starts. Hydra finds it in this folder."""
 
 import os
 import sys
@@ -15,8 +15,8 @@ from rbue.runs.messages import sentence
 
 
 class UnionSweeper(BasicSweeper):
-    """A sweeper over several grids: `sweep=name` stands for those of conf/sweep/name.yaml. Hydra's own sweeper takes
-    one grid only."""
+    """A sweeper over several grids: `sweep=name` stands for those of conf/sweep/name.yaml. Hydra's own sweeper has one
+    grid only."""
 
     def __init__(self, grids, clean, also):
         super().__init__(max_batch_size=None)
@@ -28,7 +28,7 @@ class UnionSweeper(BasicSweeper):
         jobs = sweeps.jobs(arguments, loader, lambda overrides: loader.load_sweep_config(self.config, overrides))
         runs = [run for _, run in jobs]
         if not runs:
-            raise UserError(f"{' '.join(arguments)} names no run: a range or a list of choices is empty")
+            raise UserError(f"{' '.join(arguments)} gives no run: a range or a list of choices is empty")
         cells = [sweeps.cell(run) for run in runs]
         unfinished = [(words, run) for (words, run), one in zip(jobs, cells, strict=True) if one.state != "done"]
         missing = [words for words, _ in unfinished]
@@ -41,14 +41,14 @@ class UnionSweeper(BasicSweeper):
         importable_in_workers()
         try:
             returned = self.launcher.launch(missing, initial_job_idx=0)
-        except Exception as error:  # a worker that was killed, a cluster that went away
+        except Exception as error:  # for example a killed worker or a lost cluster
             if isinstance(error, (HydraException, UserError)):
                 raise
             print(sweeps.table(sweeps.refresh(cells)), flush=True)
-            sys.exit(f"failed: the launcher gave up ({sentence(error)}): the same command goes on with what is missing")
+            sys.exit(f"failed: the launcher stopped ({sentence(error)}): the same command continues")
         print(sweeps.table(sweeps.refresh(cells)), flush=True)
         if failed := sum(job.status != JobStatus.COMPLETED for job in returned):
-            sys.exit(f"{failed} of {len(missing)} jobs failed: the same command tries them again, and nothing else")
+            sys.exit(f"{failed} of {len(missing)} jobs failed: the same command tries only these again")
         return [returned]
 
 

@@ -1,4 +1,4 @@
-"""RBUE: uncertainty from random rectifiers. `randomize` a network, train it as ever, `predict` with samples."""
+"""RBUE: uncertainty from random ReLUs. `randomize` a network, train it as usual, and `predict` with samples."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ _ROOMS = {
 if not TYPE_CHECKING:  # a type checker takes the imports above, and reports names that are not there
 
     def __getattr__(name):
-        """Import torch only when it is needed: tables and shell completion do without."""
+        """Import torch only when it is needed, since tables and shell completion do not need it."""
         if name not in _ROOMS:
             raise AttributeError(f"module 'rbue' has no attribute {name!r}")
         return getattr(import_module(_ROOMS[name]), name)

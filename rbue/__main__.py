@@ -1,4 +1,4 @@
-"""`python -m rbue` does what train.py does, `python -m rbue tables` what scripts/tables.py does: from any folder."""
+"""From any folder, `python -m rbue` runs train.py, and `python -m rbue tables` runs scripts/tables.py."""
 
 import runpy
 import sys
@@ -10,7 +10,7 @@ from rbue.runs.places import SCRIPTS
 def main():
     commands = {path.stem: str(path) for path in SCRIPTS.glob("*.py")}
     if len(sys.argv) > 1 and sys.argv[1] in commands:
-        del sys.argv[0]  # the script sees its own name and its words
+        del sys.argv[0]  # the script sees its own name and its arguments
         runpy.run_path(commands[sys.argv[0]], run_name="__main__")
     else:
         train()

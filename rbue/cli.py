@@ -42,7 +42,7 @@ def one_sentence_errors():
         with progress.outliving_readers():
             yield
     except KeyboardInterrupt:
-        sys.exit("interrupted: the same command goes on from the last checkpoint")
+        sys.exit("interrupted: the same command continues from the last checkpoint")
     except (UserError, HydraException, OmegaConfBaseException) as error:
         if wants_traceback() or in_multirun():
             raise  # one refused job must not end the others: the sweeper counts the failures at the end
@@ -55,8 +55,8 @@ def one_sentence_errors():
         words = [word for word in sys.argv[1:] if word.lstrip("+").startswith("network")]
         if wants_traceback() or not words or "omegaconf" not in extract_tb(error.__traceback__)[-1].filename:
             raise
-        way_out = "write an arch of your own with a network: in its YAML (docs/extending.md)"
-        sys.exit(f"refused: {' '.join(words)}: this arch has no network: whose arguments can change; {way_out}")
+        way_out = "write an arch of your own with `network:` in its YAML (docs/extending.md)"
+        sys.exit(f"refused: {' '.join(words)}: the YAML of this arch has no `network:` to change; {way_out}")
     except OSError as error:  # outside of a job, for example no permission to enter a folder
         if wants_traceback():
             raise
@@ -65,7 +65,7 @@ def one_sentence_errors():
         if wants_traceback() or in_multirun():
             raise
         if not str(error).startswith("Config group override"):  # for arch=1 or arch=true
-            sys.exit(f"refused: {' '.join(str(error).split())}: {COMMAND} --help shows what can be written")
+            sys.exit(f"refused: {' '.join(str(error).split())}: {COMMAND} --help shows valid commands")
         words = [word for word in sys.argv[1:] if word.partition("=")[0] in ("", *GROUPS)]
         sys.exit(f"refused: {' '.join(words)}: a choice is a name, not a number; {COMMAND} --help lists them")
 
@@ -107,12 +107,12 @@ def parse_with_plugins(parser, argv):
 
 
 def refuse_unknown_filter(found, **wanted):
-    """Refuse a name, as of --dataset, that is neither in the results nor a YAML of that group."""
+    """Refuse a name, such as that of --dataset, that neither the results nor the YAML files of the group have."""
     for group, name in wanted.items():
         known = {result.config[group] for result in found}
         if name is not None and name not in known and not compose.file_of(group, name):
             there = ", ".join(sorted(known)) or "nothing"
-            raise UserError(f"--{group} {name} is not known, and the results are of {there}")
+            raise UserError(f"--{group} {name} is not known: the results are of {there}")
 
 
 def hydra_parser():
@@ -120,7 +120,7 @@ def hydra_parser():
     parser = get_args_parser()
 
     def refuse(message):
-        order = "settings are written without dashes, such as seed=0, and behind options such as --cfg job"
+        order = "write settings without dashes, such as seed=0, and after options such as --cfg job"
         raise UserError(f"{message}: {order}")
 
     parser.error = refuse
@@ -159,7 +159,7 @@ def parse(cfg):
 def announce(run):
     """Say in a sweep which job this is."""
     if in_multirun():
-        of_all = f" of {os.environ[JOBS]}" if JOBS in os.environ else ""  # a cluster may pass no variables on
+        of_all = f" of {os.environ[JOBS]}" if JOBS in os.environ else ""  # a cluster may pass on no variables
         print(f"job {HydraConfig.get().job.num + 1}{of_all}: {run.name}", flush=True)
 
 

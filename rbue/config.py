@@ -52,7 +52,7 @@ def unused() -> Any:
     return field(default=MISSING, metadata={"part": "unused", "neutral": MISSING})
 
 
-NAME = re.compile(r"\w[\w.+-]*")  # of what becomes a folder
+NAME = re.compile(r"\w[\w.+-]*")  # of names that become folders
 NAMED = ("method", "dataset", "arch", "protocol")
 
 
@@ -99,7 +99,7 @@ class Run:
 
     def __post_init__(self) -> None:
         for name in (name for name in NAMED if not NAME.fullmatch(getattr(self, name))):
-            told = "a name has letters, digits, _ . + - only, and begins with a letter, a digit or _"
+            told = "a name may only have letters, digits and _ . + -, and must begin with a letter, a digit or _"
             raise UserError(f"{name}={getattr(self, name)} cannot be used: {told}")
         within(0, 2**31 - 1, seed=self.seed)
         at_least(0, crop=self.crop, lr=self.lr, weight_decay=self.weight_decay, holdout=self.holdout)
@@ -118,7 +118,7 @@ class Run:
         one_of(("auto", "eager"), engine=self.engine)
         for name in ("data_dir", "results_dir", "weights_dir"):
             if not getattr(self, name):
-                raise UserError(f"{name}= names no folder: . is the current one")
+                raise UserError(f"{name}= is empty: name a folder, such as . for the current one")
             setattr(self, name, os.path.expanduser(getattr(self, name)))
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise UserError(f"device={self.device} is not known: choose auto, cpu, cuda or one GPU such as cuda:1")
@@ -127,10 +127,11 @@ class Run:
             raise UserError("logger=tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'")
         one_of(("none", "auto", "generated", "official"), corruptions=self.corruptions)
         if self.corruptions == "none" and self.dataset.endswith("_c"):
-            way_out = f"dataset={self.trained_on} has the clean ones alone, corruptions=auto brings the corrupted ones"
-            raise UserError(f"dataset={self.dataset} needs corrupted images, so not corruptions=none: {way_out}")
+            way_out = f"write dataset={self.trained_on} for clean images, or corruptions=auto for corrupted ones"
+            raise UserError(f"dataset={self.dataset} needs corrupted images, but corruptions=none: {way_out}")
         if self.holdout and self.corruptions != "none":
-            raise UserError(f"holdout={self.holdout} tests on training images, of which there are no corrupted sets")
+            why = f"holdout={self.holdout} tests on training images, which have no corrupted versions"
+            raise UserError(f"{why}: write dataset={self.trained_on}, or leave out holdout=")
 
     @property
     def trained_on(self) -> str:
@@ -167,7 +168,7 @@ class Run:
 
     @property
     def penalty(self) -> "Callable[[nn.Module], Tensor] | None":
-        """Return a function network -> penalty on the loss of the whole training set, such as a KL; or None."""
+        """Return a function network -> penalty on the loss summed over the training set, such as a KL; or None."""
         return None
 
     @property
@@ -190,7 +191,7 @@ class Run:
     refit_batchnorm = False  # whether batch-norm statistics are recomputed for each sample of the weights
 
     def with_seed(self, seed: int) -> "Run":
-        """Return the same run with another seed, as `dataclasses.replace` does in twice the time."""
+        """Return the same run with another seed. `dataclasses.replace` would take twice the time."""
         other = copy.copy(self)
         other.seed = seed
         other.__post_init__()

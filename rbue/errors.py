@@ -1,4 +1,4 @@
-"""UserError: a request declined in one sentence that says what is wrong and what to do."""
+"""The errors of the suite, and checks of values."""
 
 import os
 import re
@@ -9,11 +9,11 @@ from typing import Any
 
 
 class UserError(Exception):
-    """A request declined in one sentence that says what is wrong and what to do."""
+    """An error that the user can fix. Its message is one sentence: what is wrong, and what to do."""
 
 
 class Failed(UserError):
-    """Work that began and could not go on. `details` is the traceback as text: the error itself would keep tensors."""
+    """A job that started and failed. `details` is the traceback as text: the error itself would keep tensors alive."""
 
     def __init__(self, sentence: str, details: str = "") -> None:
         super().__init__(sentence)
@@ -55,14 +55,14 @@ def out_of_memory(error: BaseException, way_out: str) -> str:
 
 
 def within(low: float, high: float, **values: float) -> None:
-    """Refuse a value outside [low, high], NaN, and what is no number."""
+    """Refuse a value outside [low, high], NaN, and anything that is not a number."""
     for name, value in values.items():
         if not isinstance(value, Real) or not low <= value <= high:
             raise UserError(f"{name}={value!r} must lie in [{low}, {high}]{unless_number(value)}")
 
 
 def at_least(low: float, **values: float) -> None:
-    """Refuse a value below `low`, infinity, NaN, and what is no number."""
+    """Refuse a value below `low`, infinity, NaN, and anything that is not a number."""
     for name, value in values.items():
         if not isinstance(value, Real) or not low <= value < float("inf"):
             raise UserError(f"{name}={value!r} must be at least {low}{unless_number(value)}")
@@ -80,6 +80,6 @@ def one_of(choices: Collection[str], **values: Any) -> None:
 
 
 def refuse_second(what: str, known: Any, new: Any) -> None:
-    """Refuse to register a name for something else. The same definition may come again, from a module loaded anew."""
+    """Refuse a name that is registered for something else. A module that is loaded again may register the same."""
     if known is not None and (known.__module__, known.__qualname__) != (new.__module__, new.__qualname__):
         raise UserError(f"{what} is defined twice: in {known.__module__} and in {new.__module__}")

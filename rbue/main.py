@@ -34,7 +34,7 @@ def run_job(cfg):
                 result = experiment(run)
                 print(f"wrote {results.folder(run)}/result.json")
             else:
-                print(f"finished already, so skipped: {results.folder(run)} (another results_dir= runs it again)")
+                print(f"skipped, since it is finished: {results.folder(run)} (another results_dir= runs it again)")
             print(results.summary(result), flush=True)
 
 

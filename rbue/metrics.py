@@ -78,7 +78,7 @@ OWN: dict[str, Callable[[Tensor, Tensor], float]] = {}  # the user's own metrics
 
 
 def metric(name: str) -> Callable:
-    """Register the decorated function (probs, labels) → float as a metric of your own. Every new result includes it."""
+    """Register the decorated function (probs, labels) → float as your own metric. Every new result includes it."""
     if name in (*BUILT_IN, "samples", "ms_per_image"):
         raise UserError(f"metric {name} cannot be registered: results already have a number of that name")
 
@@ -106,7 +106,7 @@ def compute(name: str, probs: Tensor, labels: Tensor) -> Any:
     try:
         return OWN[name](probs, labels)
     except Exception as error:  # a user's own code may raise anything
-        raise UserError(f"metric {name} fails ({describe(error)}): fix it, or leave out its plugin") from error
+        raise UserError(f"metric {name} failed ({describe(error)}): fix it, or leave out its plugin") from error
 
 
 def finite(name: str, value: Any) -> float:

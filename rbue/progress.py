@@ -1,4 +1,4 @@
-"""What a terminal shows: progress bars, hidden where several processes share it, durations and aligned columns."""
+"""Progress bars, durations and aligned columns for a terminal. Bars are hidden if several processes share it."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ def duration(seconds):
 
 
 def padded(rows, left=(0,)):
-    """Fill the texts of each column up to one width: on the right in `left` columns, on the left in others."""
+    """Pad the texts of each column to one width: on the right in `left` columns, on the left in others."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         [text.ljust(w) if i in left else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))]
@@ -38,7 +38,7 @@ def padded(rows, left=(0,)):
 
 @contextmanager
 def outliving_readers():
-    """Let stdout and stderr outlive their readers inside: `train.py ... | head -1` must not lose a training."""
+    """Inside, ignore that stdout or stderr has lost its reader: `train.py ... | head -1` must not lose a training."""
     with redirect_stdout(Lasting(sys.stdout)) as out, redirect_stderr(Lasting(sys.stderr)) as err:
         try:
             yield
@@ -48,7 +48,7 @@ def outliving_readers():
 
 
 class Lasting:
-    """A stream that writes to nowhere once nobody reads it any more."""
+    """A stream that discards its text if it has no reader any more."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -71,5 +71,5 @@ class Lasting:
             yield
         except BrokenPipeError:
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.stream.fileno())  # what the stream still holds goes there too
+            os.dup2(nowhere, self.stream.fileno())  # so that its buffered text is discarded too
             os.close(nowhere)

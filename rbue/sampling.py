@@ -70,8 +70,8 @@ def predict(
     device, at most `batch` at a time. The result is on the device of `images` if this is a tensor, else on the CPU.
 
     Sample k of a seed is the same every time and for every batch size. The noise of an image depends on its number,
-    which is its position in the whole input. `index` sets other numbers, one per image in the order of the input, so
-    that a part of a dataset gets the same predictions as within the whole. A dict may have its numbers under "index".
+    which is its position in the input. `index` sets other numbers, one per image in the order of the input, so that a
+    part of a dataset gets the same predictions as within the full dataset. A dict may have its numbers under "index".
 
     Threads may share a network: only one of them computes at a time.
 
@@ -82,7 +82,7 @@ def predict(
     at_least(1, samples=samples, batch=batch)
     within(0, 2**32 - 1, seed=seed)
     if samples > 1 and not any(isinstance(m, StochasticLayer) for m in network.modules()):
-        warnings.warn("the network has no stochastic layer, so all samples are equal: rbue.randomize it", stacklevel=2)
+        warnings.warn("the network has no stochastic layer, so all samples are equal: use rbue.randomize", stacklevel=2)
     numbers = None if index is None else image_numbers(index)
     shared, each = divide_kwargs(network, images, forward_kwargs or {})
     home = images.device if torch.is_tensor(images) else torch.device("cpu")
@@ -90,7 +90,7 @@ def predict(
         draw = sampler(network, samples, seed, batch, shared, tuple(each))
     parts = []
     for x, rows, own in batches(images, numbers, each, batch, device_of(network)):
-        with sampling(network):  # not around the loop: while a batch is read, another thread may predict
+        with sampling(network):  # inside the loop, so that another thread may predict while a batch is read
             parts.append(summarise(draw(x, rows, **own), keep_samples, home))
     at_least(1, images=len(parts))
     mean, sample_entropy, kept = zip(*parts, strict=True)
@@ -98,12 +98,12 @@ def predict(
 
 
 def whole_numbers(**values: Any) -> list[int]:
-    """Return the values as Python's integers, which those of NumPy are not, or refuse them."""
+    """Return the values as integers of Python, also if they are of NumPy, or refuse them."""
     for name, value in values.items():
         try:
             operator.index(value)
         except TypeError as error:
-            raise UserError(f"{name}={value} must be a whole number") from error
+            raise UserError(f"{name}={value} must be an integer") from error
     return [operator.index(value) for value in values.values()]
 
 
@@ -164,14 +164,14 @@ def image_numbers(index: Tensor | Sequence[int]) -> Tensor:
     try:
         numbers = torch.as_tensor(index).cpu()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"index must be one whole number per image, not a {type(index).__name__}: {error}") from error
+        raise UserError(f"index must be one integer per image, not a {type(index).__name__}: {error}") from error
     if numbers.dim() != 1 or numbers.dtype == torch.bool or (numbers != numbers.long()).any() or (numbers < 0).any():
-        raise UserError("index must be one whole number per image, each at least 0")
+        raise UserError("index must be one integer per image, each at least 0")
     return numbers.long()
 
 
 def numbers_of(batch: Batch, start: int, images: int) -> Tensor:
-    """Return the numbers that a batch brings, or else the positions of its images in the whole input."""
+    """Return the numbers that a batch has, or else the positions of its images in the input."""
     own = batch.get("index") if isinstance(batch, Mapping) else None
     rows = torch.arange(start, start + images) if own is None else image_numbers(own)
     need_one_per_image(rows, images)
@@ -277,9 +277,9 @@ def sampler(
 
 
 class StackedIfPossible:
-    """Stacks samples if that gives the same numbers as one pass per sample, which the first images tell.
+    """A sampler that stacks samples if this gives the same numbers as one pass per sample. The first images decide it.
 
-    It does not where images of a batch meet behind the noise, as in a batch statistic.
+    The numbers differ if images of a batch affect each other after the noise, as in a batch statistic.
     """
 
     def __init__(self, network: fx.GraphModule, samples: int, *settings: Any) -> None:
@@ -301,7 +301,7 @@ class StackedIfPossible:
         seed, _, shared, each = self.settings
         try:
             (two,) = Stacked(self.network, 2, seed, 2 * len(x), shared, each)(x, rows, **own)
-        except Exception:  # whatever a network makes of a larger batch
+        except Exception:  # a network's own code may raise anything for a larger batch
             return False
         singly = torch.cat(list(self.singly(2, x, rows, own)))
         return equal_up_to_rounding(two, singly, 1e-3 if x.dtype == torch.float32 else 2e-2)

@@ -146,7 +146,7 @@ def warn_of_hooks(graph, network, nodes):
     replaced = [graph.get_submodule(n.target) for n in nodes if n.op == "call_module"]
     names = ", ".join(sorted({type(m).__name__ for m in (network, *replaced) if has_hooks(m)}))
     if names:
-        warnings.warn(f"forward hooks have no effect in the new network, and these have some: {names}", stacklevel=3)
+        warnings.warn(f"forward hooks have no effect in the new network, but there are some: {names}", stacklevel=3)
 
 
 def has_hooks(module):
@@ -370,7 +370,7 @@ def wire(network: Network) -> Network:
 
 
 def wire_if_needed(network: Network) -> Network:
-    """Wire a network that was built by hand from stochastic layers, or from several networks."""
+    """Wire a network if it is not yet wired: one that was built by hand, or from several networks."""
     sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
     wired = len({id(site.noise) for site in sites}) <= 1 and all(site.noise.sites for site in sites)
     return network if wired else wire(network)

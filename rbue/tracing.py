@@ -21,7 +21,7 @@ class Tracer(fx.Tracer):
         self.whole = whole
 
     def is_leaf_module(self, module, name):
-        """Treat a parametrized module by its class from before: torch has replaced it by a class of torch's own."""
+        """Treat a parametrized module by its original class, which torch has replaced by one of its own."""
         before = parametrize.type_before_parametrizations(module)
         users_own = before is not type(module) and not before.__module__.startswith(("torch.nn", "torch.ao.nn"))
         leaf = not users_own and super().is_leaf_module(module, name)
@@ -72,14 +72,14 @@ def trace(network: nn.Module) -> fx.GraphModule:
 
 
 def refuse_wrapped(network):
-    """Refuse a network inside of a wrapper that torch.fx cannot trace, and say how to take it out."""
+    """Refuse a network inside a wrapper that torch.fx cannot trace, and say which network to pass instead."""
     way_out = None
     if isinstance(network, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-        way_out = "give its .module, and wrap the new network"
+        way_out = "pass its .module, and wrap the new network"
     elif isinstance(network, torch.jit.ScriptModule):
-        way_out = "give the network from before torch.jit"
+        way_out = "pass the network as it was before torch.jit"
     elif hasattr(network, "_orig_mod"):
-        way_out = "give the network from before torch.compile, and compile the new one"
+        way_out = "pass the network as it was before torch.compile, and compile the new one"
     if way_out:
         raise UserError(f"{type(network).__name__} cannot be traced by torch.fx: {way_out}")
 

@@ -1,4 +1,4 @@
-"""Draw the random rectifiers of Section 3.2, as computed by the suite's own layers. Needs torch.
+"""Draw the random rectifiers of Section 3.2. The suite's own layers compute the curves. Needs torch.
 
 python scripts/activations.py                                  # results/figures/activations, activations-network
 python scripts/activations.py --q 0.5 --out outputs/figures    # another q
@@ -38,7 +38,7 @@ def arguments(argv):
         "--out", type=Path, default="results/figures", help="folder of the figures (default: %(default)s)"
     )
     args = parser.parse_args(argv)
-    return args if 0 <= args.q <= 1 else parser.error(f"--q {args.q:g} is a probability: it must lie in [0, 1]")
+    return args if 0 <= args.q <= 1 else parser.error(f"--q {args.q:g} is a probability: it must be between 0 and 1")
 
 
 def main(argv=None):

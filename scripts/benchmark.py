@@ -1,14 +1,14 @@
-"""Measure how fast the suite is, as ratios measured side by side in one run, on any hardware.
+"""Compare the speed of the suite with plain PyTorch code, on any hardware. Both are measured in the same run.
 
 python scripts/benchmark.py                      # = make benchmark; a CPU measures the small network only
-python scripts/benchmark.py --only layers        # one part; `reading` only runs if it is named
+python scripts/benchmark.py --only layers        # one part; the part `reading` runs only if it is named
 python scripts/benchmark.py --archs vgg13        # other networks; training and packing are measured for all of them
 python scripts/benchmark.py --only training packing --dataset tinyimagenet    # with images of 64 × 64 pixels
 python scripts/benchmark.py --only reading --dataset tinyimagenet    # the first and the second start on real files
 
-Images are random bytes of CIFAR-10's shape or another dataset's, since the speed does not depend on their content. fp32
-is PyTorch's default: convolutions use TF32 if the GPU can. Each number is the median of several repeats after a
-warm-up. The table is written to results/benchmarks/<hardware>.json, .pdf and .svg.
+Images are random bytes, since the speed does not depend on their content. Their shape is CIFAR-10's unless --dataset
+names another dataset. fp32 is PyTorch's default: convolutions use TF32 if the GPU supports it. Each number is the
+median of several repeats after a warm-up. The table is written to results/benchmarks/<hardware>.json, .pdf and .svg.
 """
 
 import argparse
@@ -37,9 +37,9 @@ def arguments(argv):
     downloaded = [name for name, source in DATASETS.items() if source.url]
     parser.add_argument("--archs", nargs="+", default=usual, choices=list(networks.ARCHS), help="networks to measure")
     parser.add_argument("--only", nargs="+", default=USUAL, choices=list(PARTS), help="parts to measure")
-    parser.add_argument("--dataset", default="cifar10", choices=downloaded, help="whose image size to use")
+    parser.add_argument("--dataset", default="cifar10", choices=downloaded, help="dataset whose image size is used")
     parser.add_argument("--data-dir", default="data", help="folder of the real files that `reading` needs")
-    parser.add_argument("--quick", action="store_true", help="few repeats, and write no file")
+    parser.add_argument("--quick", action="store_true", help="repeat less often, and write no file")
     parser.add_argument("--first-step", metavar="ARCH", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
@@ -62,9 +62,9 @@ def main(argv=None):
 
 
 def save(content, quick):
-    """Save after every part, so that an interruption loses little."""
+    """Save after every part, so that an interruption loses one part at most."""
     if quick:
-        return content, "quick, so nothing is written"
+        return content, "--quick writes no file"
     from rbue.report.benchmark import store  # imported here, since matplotlib would slow the measured start
 
     content, path = store(content, "results/benchmarks")

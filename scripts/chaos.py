@@ -1,8 +1,8 @@
-"""Disturb the demo's sweep in many ways, and print a table of what still holds.
+"""Test the demo's sweep under disturbances: kill it, start it twice, give it wrong arguments, use every launcher.
 
 python scripts/chaos.py                            # everything: half an hour on two cores
 python scripts/chaos.py --only wrong               # one kind: killed, twice, wrong or launchers
-python scripts/chaos.py --seed 1 epochs=2          # other points in time; overrides for all sweeps, to shorten them
+python scripts/chaos.py --seed 1 epochs=2          # another seed; overrides such as epochs=2 shorten all sweeps
 """
 
 import argparse
@@ -27,7 +27,7 @@ import torch
 
 from rbue.runs.results import collect
 
-# One thread per process, so that sums have the same order whatever else runs on the machine.
+# With one thread per process, sums have the same order on a busy machine.
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
@@ -102,9 +102,9 @@ def killed(calm, folder, chance, words, seconds):
     now, left = finished(folder), list(folder.rglob(".*"))
     yield "killed 20 times: the sweep ends complete", f"{len(metrics(folder))} cells", code == 0
     rewritten = sum(now[path] != stamp for path, stamp in once.items())
-    yield "files trained or written to the end twice", f"{rewritten} of {len(now)}", rewritten == 0
+    yield "finished files written again", f"{rewritten} of {len(now)}", rewritten == 0
     yield "half-written files, stale locks", str(len(left)), not left
-    yield "weights equal to the undisturbed sweep's, to the bit", str(len(weights(folder))), same_weights(calm, folder)
+    yield "weights equal to the undisturbed sweep's, bit by bit", str(len(weights(folder))), same_weights(calm, folder)
     yield "metrics equal", str(len(metrics(folder))), metrics(calm) == metrics(folder)
 
 
@@ -198,13 +198,13 @@ def main(options):
     print(f"in {folder}, seed {options.seed}", flush=True)
     begun = time.monotonic()
     if set(chosen) != {"wrong"} and finish(start(calm, *options.words))[0]:
-        sys.exit("failed: the undisturbed sweep does not end")
+        sys.exit("failed: the undisturbed sweep ends with an error")
     seconds, rows = time.monotonic() - begun, []
     for name in chosen:
         for what, figure, sound in STORMS[name](calm, folder / name, chance, options.words, seconds):
             rows.append(sound)
             print(f"{'ok   ' if sound else 'WRONG'}  {what:62}  {figure}", flush=True)
-    print(f"{sum(rows)} of {len(rows)} hold, {(time.monotonic() - begun) / 60:.0f} minutes")
+    print(f"{sum(rows)} of {len(rows)} tests passed, {(time.monotonic() - begun) / 60:.0f} minutes")
     if not options.folder:
         shutil.rmtree(folder)
     return 0 if all(rows) else 1
@@ -212,8 +212,8 @@ def main(options):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", metavar="override", help="for every sweep, such as epochs=2")
+    parser.add_argument("words", nargs="*", metavar="override", help="override for every sweep, such as epochs=2")
     parser.add_argument("--only", action="append", choices=STORMS, help="one kind of test; may be repeated")
-    parser.add_argument("--seed", type=int, default=0, help="of kill times and wrong arguments (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random choices (default: %(default)s)")
     parser.add_argument("--folder", help="work in this folder and keep it (default: a temporary one)")
     sys.exit(main(parser.parse_args()))

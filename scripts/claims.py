@@ -1,8 +1,8 @@
-"""Check the paper's claims against its own numbers and ours: no GPU, no torch, seconds.
+"""Judge the paper's claims on its own numbers and on ours. It takes seconds and needs no GPU and no torch.
 
 python scripts/claims.py                                        # results/runs -> results/claims.md (= make claims)
 python scripts/claims.py --print                                # also print the verdicts
-python scripts/claims.py --readme README.md                     # also put the verdict into the README
+python scripts/claims.py --readme README.md                     # also write the verdict into the README
 python scripts/claims.py --results theirs --out theirs/claims.md
 """
 
@@ -23,7 +23,7 @@ from rbue.runs.results import collect, write
 def arguments(argv):
     parser = parser_of_results(__doc__, "results/claims.md", "the page to write", "claims.json")
     parser.add_argument("--print", action="store_true", help="also print every claim's verdict to the terminal")
-    parser.add_argument("--readme", help="also put the verdict into this README, between its markers")
+    parser.add_argument("--readme", help="also write the verdict into this README, between its markers")
     args = parse_with_plugins(parser, argv)
     if args.readme and not all(mark in Path(args.readme).read_text(encoding="utf-8") for mark in (BEGIN, END)):
         parser.error(f"{args.readme} has no place for the verdict: write the lines '{BEGIN}' and '{END}' into it")

@@ -3,8 +3,9 @@
 python scripts/corruptions.py cifar10 --data-dir data --out data/cifar10_c
 
 It writes one <type>.npy per corruption, uint8 (5 N, H, W, 3) sorted by severity, labels.npy, and manifest.json with the
-sha256 of each. The same command continues where it stopped: a file is finished if its sha256 is in the manifest. Other
-files are never replaced. If new images have another sha256 than a manifest says, the run ends with an error.
+sha256 of each. After an interruption, the same command continues: a file is finished if its sha256 is in the manifest.
+Files of another origin are never replaced. If new images have another sha256 than a manifest says, the command ends
+with an error.
 """
 
 import argparse

@@ -1,16 +1,17 @@
-"""Redraw the paper's figures from finished runs: no GPU, no torch, seconds.
+"""Redraw the paper's figures from finished runs. It takes seconds and needs no GPU and no torch.
 
 python scripts/figures.py                                         # results/runs -> results/figures (= make figures)
 python scripts/figures.py --dataset digits --protocol demo        # only these
 python scripts/figures.py --results theirs --out theirs/figures   # somebody else's runs
 
-It writes <out>/headline: our accuracy and ECE against the printed ones, and ECE against test time; not for a selection.
-It writes to <out>/<protocol>/<dataset>/<arch>: each figure as .pdf and .svg, and its numbers as .csv:
+Without --dataset, --protocol and --arch, it writes <out>/headline: our accuracy and ECE compared with the printed ones,
+and ECE against test time. It writes each figure as .pdf and .svg, and its numbers as .csv, into the folder
+<out>/<protocol>/<dataset>/<arch>:
   corruptions-<source>      accuracy and ECE by severity, boxes over the corruption types; source: generated, official,
                             or unverified (the official layout, but another md5)
   corruptions-<source>-ece  median ECE by severity; -averages.md has mean errors and mCE
   diversity-jsd, -dis       4 x 4 matrices over pairs of samples; diversity.md compares mean and max with the paper's
-  behaviours                accuracy against ECE, the paper's points and ours
+  behaviours                accuracy against ECE, with the paper's points and ours
   framework                 a real test image, its sample predictions, their mean and entropy
   variance                  variance per layer: exact, Monte Carlo, the paper's formula, dropout; <out>/variance: over q
   posterior                 standard deviations of SVI's and IVON's weights per layer; their KL during training

@@ -1,9 +1,9 @@
-"""Convert stored results to the current format. Each run's folder gets the name that its settings have now.
+"""Convert stored results to the current format, and give each run's folder its current name.
 
 python scripts/migrate.py                      # results/runs
 python scripts/migrate.py --results theirs     # somebody else's runs
 
-Results of an older format can be read without this. Migrate them so that a finished run is found under its name and
+The suite can read results of an older format without this. After it, a finished run is found under its name and
 skipped. The weights of its trainings are renamed too. A second call changes nothing.
 """
 

@@ -1,10 +1,10 @@
-"""Put every table, figure and claim into one HTML file: no GPU, no torch, no network, seconds.
+"""Put every table, figure and claim into one HTML file. It takes seconds and needs no GPU, no torch and no network.
 
 python scripts/report.py                                                         # results/report.html (= make report)
 python scripts/report.py --results outputs/demo/runs --out outputs/demo/report.html
 
-The page takes figures and benchmarks from the folders `figures` and `benchmarks` beside it. So run scripts/figures.py
-first.
+The page contains the figures and benchmarks from the folders `figures` and `benchmarks` next to it. So run
+scripts/figures.py first.
 """
 
 import sys

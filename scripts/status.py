@@ -1,4 +1,4 @@
-"""Print which cells are done, running, failed (and why) or missing, and an estimate of the time left.
+"""Count the cells that are done, running, failed or missing. Print why cells failed, and estimate the time left.
 
 python scripts/status.py                                 # all tables that have a result in results/runs
 python scripts/status.py sweep=table1 seed=0,1,2         # the overrides of any `python train.py -m`
@@ -20,7 +20,7 @@ from rbue.runs.places import COMMAND
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "words", nargs="*", metavar="override", help="as in `python train.py -m` (default: all begun tables)"
+        "words", nargs="*", metavar="override", help="as in `python train.py -m` (default: all tables with a result)"
     )
     return parse_with_plugins(parser, argv)
 
@@ -59,7 +59,7 @@ def is_finished(run):
 
 
 def begun_cells(folder, words):
-    """Return the cells of every begun table, and notes on settings that differ from the config here."""
+    """Return the cells of every table that has a run, and notes on settings that differ from the config here."""
     found = results.read_all(folder) if Path(folder).is_dir() else []
     finished, costs, cells, notes = [], {}, [], []
     for result in found:

@@ -1,4 +1,4 @@
-"""Rebuild the paper's Tables 1-3 and 6 from finished runs: no GPU, no torch, seconds.
+"""Rebuild the paper's Tables 1-3 and 6 from finished runs. It takes seconds and needs no GPU and no torch.
 
 python scripts/tables.py                                        # results/runs -> results/tables (= make tables)
 python scripts/tables.py --print --dataset digits               # also print the digits' table
@@ -24,11 +24,11 @@ def arguments(argv):
     parser = parser_of_results(__doc__, "results/tables", "where the tables go")
     parser.add_argument("--dataset", help="only this dataset's tables")
     parser.add_argument("--protocol", help="only this protocol's tables")
-    parser.add_argument("--readme", help="also put the measured tables into this README, between its markers")
+    parser.add_argument("--readme", help="also write the measured tables into this README, between its markers")
     parser.add_argument("--print", action="store_true", help="also print the measured rows to the terminal")
     args = parse_with_plugins(parser, argv)
     if args.readme and (args.dataset or args.protocol):
-        parser.error("--readme takes all tables, so it goes without --dataset and --protocol")
+        parser.error("--readme needs all tables: leave out --dataset and --protocol")
     if args.readme and not all(mark in Path(args.readme).read_text(encoding="utf-8") for mark in (BEGIN, END)):
         parser.error(f"{args.readme} has no place for the tables: write the lines '{BEGIN}' and '{END}' into it")
     return args

@@ -61,8 +61,8 @@ COUNTED_BY_HAND = [
     ("A1", "row by row accuracy 0 win / 0 tie / 30 loss of 30"),
     ("A1", "best ECE on par with Deep Ensemble: 4 yes / 2 no of 6"),
     ("A1", "(-1.35 to -0.80 pp)"),
-    ("A2", "accuracy over the best other baseline's 5 win / 0 tie / 1 loss of 6"),
-    ("A2", "ECE over the best other baseline's 6 win / 0 tie / 0 loss of 6"),
+    ("A2", "accuracy better than the best other baseline's 5 win / 0 tie / 1 loss of 6"),
+    ("A2", "ECE better than the best other baseline's 6 win / 0 tie / 0 loss of 6"),
     ("A3", "accuracy 17 win / 1 tie / 30 loss of 48"),
     ("A3", "ECE 23 win / 22 tie / 3 loss of 48"),
     ("A3", "training time 0 win / 0 tie / 48 loss of 48"),
@@ -78,9 +78,9 @@ COUNTED_BY_HAND = [
     ("A12", "CIFAR-10 accuracy 2 win / 0 tie / 13 loss of 15 (-0.68"),
     ("A12", "CIFAR-100 accuracy 7 win / 0 tie / 8 loss of 15"),
     ("A12", "TinyImageNet accuracy 15 win / 0 tie / 0 loss of 15"),
-    ("A13", "accuracy over SVI's 44 win / 0 tie / 1 loss of 45"),
-    ("A13", "ECE over SVI's 41 win / 4 tie / 0 loss of 45"),
-    ("A13", "on CIFAR alone accuracy over MC-Dropout's 21 win / 1 tie / 38 loss of 60"),
+    ("A13", "accuracy better than SVI's 44 win / 0 tie / 1 loss of 45"),
+    ("A13", "ECE better than SVI's 41 win / 4 tie / 0 loss of 45"),
+    ("A13", "on CIFAR alone accuracy better than MC-Dropout's 21 win / 1 tie / 38 loss of 60"),
     ("A14", "ECE 45 win / 0 tie / 0 loss of 45"),
     ("A15", "at most as many test passes as Deep Ensemble: 45 no of 45 (25.00×)"),
     ("B1", "accuracy on par with Deep Ensemble: 2 no of 2 (-2.45 to -1.69 pp)"),
@@ -224,7 +224,7 @@ def test_without_a_counterexample_it_is_not_tested_and_says_what_there_is():
 
 def test_a_difference_within_noise_is_a_tie():
     verdict = ours("P6", [result(Q95, accuracy=0.9530), result(P2, accuracy=0.95), result(P5, accuracy=0.951)])
-    assert "accuracy over MC-Dropout's 0 win / 2 tie / 0 loss of 2 (+0.20 to +0.30 pp)" in verdict.evidence
+    assert "accuracy better than MC-Dropout's 0 win / 2 tie / 0 loss of 2 (+0.20 to +0.30 pp)" in verdict.evidence
 
 
 def test_seeds_that_scatter_make_the_error_larger_and_are_counted():

@@ -39,12 +39,12 @@ REFUSED = {
     "samples=0": "samples=0 must be at least 1",
     "bins=99999999999": "bins=99999999999 must lie in [1, 100000]",
     "~seed": "seed='???' must lie in",
-    "results_dir=": "results_dir= names no folder",
-    "dataset=digits_c corruptions=none": "dataset=digits has the clean ones alone, corruptions=auto brings",
+    "results_dir=": "results_dir= is empty: name a folder",
+    "dataset=digits_c corruptions=none": "write dataset=digits for clean images, or corruptions=auto",
     "dataset=digits crop=33": "crop=33 shifts images by more than their 32 pixels",
-    "+network.width=2": "+network.width=2: this arch has no network: whose arguments can change",
-    "network={_target_:torch.nn.Linear}": "this arch has no network: whose arguments can change",
-    "-m network.width=1,2": "network.width=1,2: this arch has no network: whose arguments can change",
+    "+network.width=2": "+network.width=2: the YAML of this arch has no `network:`",
+    "network={_target_:torch.nn.Linear}": "the YAML of this arch has no `network:`",
+    "-m network.width=1,2": "network.width=1,2: the YAML of this arch has no `network:`",
     "method=deep_ensemble members=0": "members=0 must lie in [1, 1000]",
     "method=mc_dropout p=-0.1": "p=-0.1 must lie in [0, 1]",
     "method=rrelu l=0.5 u=0.2": "l=0.5, u=0.2 must satisfy 0 <= l < u < 1",
@@ -59,9 +59,9 @@ REFUSED = {
     "--config-dir": "argument --config-dir/-cd: expected one argument",
     "--resolve": "The --resolve flag can only be used in conjunction with --cfg or --help",
     "--cfg job -m": "Only one of --run, --multirun, --cfg, --info and --shell_completion can be specified",
-    "--seed 0": "unrecognized arguments: --seed: settings are written without dashes, such as seed=0",
+    "--seed 0": "unrecognized arguments: --seed: write settings without dashes, such as seed=0",
     "-m seed=range(0,3,0)": "range() arg 3 must not be zero",
-    "-m seed=range(5,1)": "seed=range(5,1) names no run: a range or a list of choices is empty",
+    "-m seed=range(5,1)": "seed=range(5,1) gives no run: a range or a list of choices is empty",
     "method=deep_ensemble members=1000000000": "members=1000000000 must lie in [1, 1000]",
     "method=svi weight_decay=0": "method=svi takes its prior from the weight decay, so weight_decay must be above 0",
     "dataset=digits_c corruptions=official": "digits_c has no official files: corruptions=generated makes ours instead",
@@ -94,7 +94,7 @@ def test_help_teaches_with_commands_that_compose():
     for command in commands:
         words = [w for w in command if w != "-m" and "," not in w]
         assert call("train.py", *words, "--cfg", "job").returncode == 0
-    listed = dict(re.findall(r"^  (\w+): ((?:\w+, )*\w+)$", text.split("Hyperparameters by method")[1], re.M))
+    listed = dict(re.findall(r"^  (\w+): ((?:\w+, )*\w+)$", text.split("Hyperparameters of each method")[1], re.M))
     shared = {f.name for f in fields(config.Run)}
     own = {name: [f.name for f in fields(m) if f.name not in shared] for name, m in methods.METHODS.items()}
     assert {name: names.split(", ") for name, names in listed.items()} == {name: n for name, n in own.items() if n}
@@ -173,7 +173,7 @@ def test_one_command_trains_evaluates_and_is_skipped_the_second_time(tmp_path):
     assert 0.2 < result["metrics"]["accuracy"] <= 1
     written = path.stat().st_mtime_ns
     second = start(ROOT / "train.py", *line, cwd=tmp_path)
-    assert second.returncode == 0 and "finished already, so skipped" in second.stdout
+    assert second.returncode == 0 and "skipped, since it is finished" in second.stdout
     assert path.stat().st_mtime_ns == written
 
 

@@ -236,7 +236,7 @@ def test_an_index_of_other_types_gives_the_same_images_or_is_refused():
     for same in (index.int(), index.to(torch.uint8), range(8)):
         assert torch.equal(corrupt(images, "gaussian_noise", 3, same), expected)
     for wrong in (index[:1], index[:, None], torch.tensor(0), index.double(), index.bool()):
-        assert "one whole number per image, shape (8,)" in refusal(images, "gaussian_noise", 3, wrong)
+        assert "one integer per image, shape (8,)" in refusal(images, "gaussian_noise", 3, wrong)
 
 
 def test_frost_crops_the_textures_of_a_folder(tmp_path):
@@ -315,7 +315,7 @@ def test_sets_of_another_seed_carry_their_manifest_wherever_the_other_one_is(com
 
 
 def test_a_full_disk_ends_the_script_with_a_sentence(command, tmp_path):
-    out, said = tmp_path / "digits_c", r"contrast\.npy could not be written \(.*\): what was there before is kept"
+    out, said = tmp_path / "digits_c", r"contrast\.npy could not be written \(.*\): any previous file is kept"
     with files_at_most(100_000), pytest.raises(SystemExit, match=said):
         command(out, "--types", "contrast", "saturate")
     assert [path.name for path in out.iterdir()] == ["labels.npy"]

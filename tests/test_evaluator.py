@@ -84,8 +84,8 @@ def test_no_samples_are_refused():
     [
         ({"seed": -1}, r"seed=-1 must lie in"),
         ({"seed": 2**64}, r"seed=18446744073709551616 must lie in"),
-        ({"seed": 1.5}, "seed=1.5 must be a whole number"),
-        ({"samples": 2.0}, r"samples=2\.0 must be a whole number"),
+        ({"seed": 1.5}, "seed=1.5 must be an integer"),
+        ({"samples": 2.0}, r"samples=2\.0 must be an integer"),
     ],
 )
 def test_a_wrong_number_is_refused(settings, says):

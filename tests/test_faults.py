@@ -64,9 +64,7 @@ def test_a_full_disk_keeps_the_checkpoint_before_it(digits_run, few_digits, monk
 
     monkeypatch.setattr(loop, "train_epoch", disk_fills_in_epoch_one)
     try:
-        with pytest.raises(
-            UserError, match=r"checkpoint.pt could not be written \(.*\): what was there before is kept"
-        ):
+        with pytest.raises(UserError, match=r"checkpoint.pt could not be written \(.*\): any previous file is kept"):
             training.load_or_train([run], few_digits, CPU)
     finally:
         held[1].__exit__(None, None, None)
@@ -253,7 +251,7 @@ def test_weights_of_other_images_of_the_same_name_are_refused(name, digits_run, 
     (folder / "weights.pt").rename(folder / name)
     others = dataclasses.replace(few_digits, train_labels=few_digits.train_labels.roll(1))
     with pytest.raises(
-        UserError, match=rf"{name} has seen other images of digits .*: give the new images another name"
+        UserError, match=rf"{name} was trained on other images of digits .*: give the new images another name"
     ):
         training.load_or_train([run], others, CPU)
 

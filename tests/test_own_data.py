@@ -161,7 +161,11 @@ def repaint(name, size):
         ("arrays", replace_array("train_images", lambda a: a[:, :12]), "train_images.npy holds 16 × 12 pixels, which"),
         ("arrays", replace_array("test_images", lambda a: a[:, :8, :8]), "test_images.npy holds images of 8 × 8 pixel"),
         ("arrays", replace_array("train_labels", lambda a: a[1:]), "train_labels.npy holds 23 labels of 24 images"),
-        ("arrays", replace_array("train_labels", lambda a: a / 2), "train_labels.npy holds float64 (24,) instead of w"),
+        (
+            "arrays",
+            replace_array("train_labels", lambda a: a / 2),
+            "train_labels.npy holds float64 (24,) instead of integers (24,)",
+        ),
         ("arrays", replace_array("train_labels", lambda a: a + 1), "train_labels.npy holds labels 1 to 3 of 3 classes"),
         ("arrays", replace_array("train_labels", lambda a: a * 0), "train_labels.npy holds one class"),
         ("arrays", replace_array("test_labels", lambda a: a + 1), "test_labels.npy holds label 3, and training labels"),

@@ -105,7 +105,7 @@ def test_an_installed_method_trains_sweeps_and_is_a_row(installed):
     swept = command(installed, "train.py", "-m", *words, "arch=small,mine", "masks=2,4")
     assert swept.count("wrote results") == 4
     done = command(installed, "train.py", *words)
-    assert "finished already, so skipped: results/runs/digits/small/masksembles-masks4-scale2-block-quick" in done
+    assert "skipped, since it is finished: results/runs/digits/small/masksembles-masks4-scale2-block-quick" in done
     results = [json.loads(path.read_text()) for path in (work / "results" / "runs").rglob("result.json")]
     assert sorted(result["passes"] for result in results) == [2, 2, 4, 4]
     assert {(r["config"]["arch"], "network" in r["config"]) for r in results} == {("mine", True), ("small", False)}
@@ -416,6 +416,6 @@ def test_a_class_that_is_no_method_is_refused_with_the_line_to_write():
 
 def test_a_metric_that_fails_is_named(monkeypatch):
     monkeypatch.setitem(metrics.OWN, "broken", lambda probs, labels: {}["x"])
-    with pytest.raises(UserError, match=r"metric broken fails .*KeyError"):
+    with pytest.raises(UserError, match=r"metric broken failed .*KeyError"):
         metrics.score(torch.full((4, 2), 0.5), torch.zeros(4).long())
     assert "broken" not in metrics.score(torch.full((4, 2), 0.5), torch.zeros(4).long(), own=False)

@@ -133,9 +133,9 @@ def test_a_part_is_predicted_as_it_is_within_the_whole(by_hand):
     [
         ([0, 1], "it has 2 for (4|11) images"),
         (range(12), "it has 12 for 11 images"),
-        (torch.rand(11), "one whole number per image"),
+        (torch.rand(11), "one integer per image"),
         ([-1] * 11, "at least 0"),
-        ([[0]] * 11, "one whole number per image"),
+        ([[0]] * 11, "one integer per image"),
         ("eleven", "not a str"),
     ],
 )
@@ -288,7 +288,7 @@ def test_the_documented_loader_runs_and_keeps_its_promise():
     names = {"rbue": rbue, "network": network(), "dataset": DATASET}
     exec(code, names)
     assert names["again"].samples.shape == (100, 10, 5)
-    assert torch.allclose(names["again"].mean, names["whole"].mean[names["chosen"]], atol=1e-5)
+    assert torch.allclose(names["again"].mean, names["first"].mean[names["chosen"]], atol=1e-5)
 
 
 def test_the_example_with_a_training_loop_tells_wrong_from_right():

@@ -12,7 +12,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "result.json"
     results.write(path, {"a": 1})
     monkeypatch.setattr(results.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(UserError, match=r"could not be written \(disk full\): what was there before is kept"):
+    with pytest.raises(UserError, match=r"could not be written \(disk full\): any previous file is kept"):
         results.write(path, {"a": 2})
     assert json.loads(path.read_text()) == {"a": 1} and list(tmp_path.iterdir()) == [path]
 

@@ -106,14 +106,14 @@ def test_what_is_read_of_a_mutated_file_can_be_shown(tmp_path):
         (["metrics"], [], "metrics is [], not an object"),
         (["seconds"], None, "seconds is None, not an object"),
         (["config"], ["single"], "config is ['single'], not an object"),
-        (["config", "seed"], 1.5, "config.seed is 1.5, not a whole number"),
+        (["config", "seed"], 1.5, "config.seed is 1.5, not an integer"),
         (["config", "q"], "much", "config.q is 'much', not a number"),
         (["config", "dataset"], DEEP, "config.dataset is"),
         (["trainings"], {}, "trainings is {}, not a list"),
         (["by_samples", "ece"], [], "by_samples has columns of different length"),
         (["diversity", "dis", 0], [], "diversity has columns of different length"),
         (["diversity", "jsd"], DEEP, "diversity.jsd is"),
-        (["reliability", "count", 0], 0.5, "reliability.count is 0.5, not a whole number"),
+        (["reliability", "count", 0], 0.5, "reliability.count is 0.5, not an integer"),
         (["peak_memory_bytes"], {"evaluate": 10**30}, "peak_memory_bytes.evaluate is 1000"),
         (["reliability", "count", 0], 10**30, "reliability.count is 1000"),
         (["environment", "commit"], "\ud800", "surrogates not allowed"),
@@ -280,5 +280,5 @@ def test_what_no_result_could_hold_is_refused_before_training(key):
     run = canonical("digits", "demo", "single")
     assert getattr(replace(run, **{key: "möbel-v2.1+x"}), key) == "möbel-v2.1+x"
     for name in ("mobile net", "a/b", "", ".hidden"):
-        with pytest.raises(UserError, match=f"{key}={name} cannot be used: a name has letters"):
+        with pytest.raises(UserError, match=f"{key}={name} cannot be used: a name may only have letters"):
             replace(run, **{key: name})

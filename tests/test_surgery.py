@@ -190,9 +190,9 @@ def test_dropout_after_rectifiers_that_the_tracer_does_not_see_is_refused():
 @pytest.mark.parametrize(
     ("wrap", "says"),
     [
-        (nn.DataParallel, r"give its \.module, and wrap the new network"),
-        (torch.compile, "give the network from before torch.compile"),
-        (torch.jit.script, "give the network from before torch.jit"),
+        (nn.DataParallel, r"pass its \.module, and wrap the new network"),
+        (torch.compile, "pass the network as it was before torch.compile"),
+        (torch.jit.script, "pass the network as it was before torch.jit"),
     ],
 )
 def test_a_wrapped_network_is_refused_with_the_way_out(wrap, says):

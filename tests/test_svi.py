@@ -96,7 +96,7 @@ def test_a_holdout_is_taken_from_the_training_images_and_leaves_the_test_set_alo
 def test_a_holdout_is_another_run_and_has_no_corrupted_sets(digits_run):
     assert digits_run("holdout=200").training_name != digits_run().training_name
     assert "holdout" not in digits_run().identity
-    with pytest.raises(UserError, match="no corrupted sets"):
+    with pytest.raises(UserError, match="no corrupted versions"):
         dataclasses.replace(digits_run("dataset=digits_c"), holdout=200)
 
 

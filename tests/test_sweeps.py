@@ -134,7 +134,7 @@ def test_one_failure_is_kept_and_told_and_the_others_go_on(tmp_path):
     words = [*TINY, "lr=0.1,1e30", "schedule=step", "warmup=0", "method=single,dropreLU"]
     done = sweep(tmp_path, *words)
     assert done.returncode != 0 and "Traceback" not in done.stderr
-    assert "2 of 4 jobs failed: the same command tries them again" in done.stderr
+    assert "2 of 4 jobs failed: the same command tries only these again" in done.stderr
     assert "4 of 4 jobs ended\n" in done.stdout
     assert len([line for line in done.stderr.splitlines() if line.startswith("failed: ")]) == 2
     assert len(results.collect(tmp_path / "results")) == 2

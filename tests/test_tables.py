@@ -182,8 +182,8 @@ def test_a_training_that_two_rows_share_counts_once():
         result("Single") | {"trainings": [member]},
         result("Deep Ensemble(4)") | {"trainings": [member, {"name": "b", "seconds": 80.0}]},
     ]
-    cost = "This table needed 2 trainings, 3 min 00 s in all, without compilation."
-    assert f"{cost} The paper's training of these rows took 8.5 h, each once." in markdown(table(runs))
+    cost = "This table needed 2 trainings. They took 3 min 00 s in total, without compilation."
+    assert f"{cost} In the paper, one training of each row takes 8.5 h in total." in markdown(table(runs))
 
 
 def test_a_cell_far_from_the_papers_has_a_reason_or_says_that_there_is_none():
@@ -242,10 +242,10 @@ def test_networks_packed_on_one_gpu_compare_by_their_time_alone():
     assert cell(known, "SVI").ours_train_seconds == 150 and cell(known, "SVI").ours_time_ratio == pytest.approx(1.25)
     assert "measured alone on the GPU" in markdown(table(known)) and "equal share" not in markdown(table(known))
     assert pd.isna(cell(known, "SVI").ours_peak_train_bytes)  # only a share of what four networks took
-    assert "Peak memory is not known (networks trained at once share it, or it was not measured)." in markdown(
+    assert "Peak memory is unknown, since networks trained at once share it or since it was not measured." in markdown(
         table(known)
     )
-    assert "not measured): ResNet-18 Single, SVI." in markdown(table([*known, result("MC-RReLU")]))
+    assert "not measured: ResNet-18 Single, SVI." in markdown(table([*known, result("MC-RReLU")]))
     shares = [packed("Single", 50.0, alone=None), packed("SVI", 50.0, alone=None)]
     assert cell(shares, "SVI").ours_train_seconds == 50 and pd.isna(cell(shares, "SVI").ours_time_ratio)
     assert "equal share" in markdown(table(shares))
@@ -400,8 +400,8 @@ def test_a_dataset_without_results_has_no_tables(tmp_path):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("tables --dataset cifer10", "--dataset cifer10 is not known, and the results are of cifar10"),
-        ("figures --arch resnet-18", "--arch resnet-18 is not known, and the results are of resnet18"),
+        ("tables --dataset cifer10", "--dataset cifer10 is not known: the results are of cifar10"),
+        ("figures --arch resnet-18", "--arch resnet-18 is not known: the results are of resnet18"),
         ("corruption_sheet --image 360", "image=360 must lie in [0, 359]"),
         ("prepare_data digits --size -3", "size=-3 must be at least 1"),
         ("migrate --results rums", "rums is not a folder, so it holds no results"),

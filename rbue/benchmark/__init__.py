@@ -1,1 +1,1 @@
-"""How fast the suite is beside textbook code: scripts/benchmark.py measures it."""
+"""The benchmark: the speed of the suite compared with textbook code. scripts/benchmark.py runs it."""

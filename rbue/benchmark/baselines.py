@@ -104,8 +104,8 @@ class Pictures(Dataset):
 
 @torch.no_grad()
 def predict_in_passes(network, pictures, count):
-    """Predict as a paper's repository does: the whole network once per sample, fp32, batches of 500. `pictures` is a
-    function, since each pass takes the images to the device again."""
+    """Predict as a paper's repository does: one pass of all layers per sample, fp32, batches of 500. `pictures` is a
+    function, since each pass copies the images to the device again."""
     for _ in range(count):
         for x in pictures().split(500):
             network(x).softmax(1)

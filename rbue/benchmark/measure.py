@@ -47,7 +47,8 @@ def make_step(run, images, classes, device, layer=None):
 
 
 def seconds(functions, device, inner, repeats):
-    """Median seconds per call of each function, measured in turns after a warm-up, so that a drifting clock is fair."""
+    """Return the median seconds per call of each function. They are measured in turns after a warm-up, so that changes
+    of the clock rate affect all of them."""
     taken = [[clocked(function, device, inner) for function in functions] for _ in range(repeats + 1)]
     return [statistics.median(times[1:]) for times in zip(*taken, strict=True)]
 

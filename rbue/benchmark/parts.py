@@ -80,7 +80,7 @@ PASSES = 5  # of the baseline, whose time grows with their number
 
 
 def prediction(bench, arch, samples=100):
-    """Compare our samples with as many passes of the whole network: with noise everywhere, and in the last layer."""
+    """Compare our samples with as many passes of all layers: with noise everywhere, and in the last layer."""
     group, images = bench.group(arch, "predict"), len(bench.data.test_images)
     for where, position in (("everywhere", "all"), ("before the classifier", "last")):
         plain, noise, relu = contestants(bench, arch, position)

@@ -122,7 +122,7 @@ def warn_of_frost():
     try:
         weather.texture_digest()
     except UserError as why:
-        told = f"{len(TYPES) - 1} of the {len(TYPES)} types are tested, and claims about corruption need all of them"
+        told = f"{len(TYPES) - 1} of the {len(TYPES)} types are tested, but claims about corruption need all of them"
         warnings.warn(f"{told}: {why}", stacklevel=2)
 
 
@@ -150,7 +150,7 @@ def locate_official(official, folder, data):
 def refuse_packed(official, folder):
     """Refuse an archive that was not unpacked: otherwise generated sets would be used without notice."""
     if waiting := [archive for archive in official.archives if (folder / archive).exists()]:
-        raise UserError(f"{folder} holds {' and '.join(waiting)} still packed: unpack it there with tar, or {WAY_OUT}")
+        raise UserError(f"{folder} holds {' and '.join(waiting)} as an archive: unpack it there with tar, or {WAY_OUT}")
 
 
 def refuse_missing(official, folder, paths):
@@ -204,7 +204,7 @@ def refuse_unrelated(path, data):
         alike = correlation(data.test_images[few], nchw(read_rows(path, data, severity)[few]))
         if alike < RELATED:
             why = f"at severity {severity} they correlate with them by {alike:.2f} instead of at least {RELATED}"
-            raise UserError(f"{path} does not hold the test images, corrupted ({why}): {WAY_OUT}")
+            raise UserError(f"{path} does not hold corrupted test images ({why}): {WAY_OUT}")
 
 
 def correlation(images, others):
@@ -300,7 +300,7 @@ def reread(files, data, name, severity, device):
             return nchw(images), data.test_labels
     except (OSError, UserError):
         pass
-    warnings.warn(f"{path} is not what its manifest says at severity {severity}: made again", stacklevel=2)
+    warnings.warn(f"{path} differs from its manifest at severity {severity}, so it is generated again", stacklevel=2)
     return make(data, name, severity, device)
 
 
@@ -326,7 +326,7 @@ def is_usual(name, entry):
 
 
 def read_manifest(folder):
-    """Return the manifest that scripts/corruptions.py wrote into the folder, or {} if there is none of its."""
+    """Return the manifest that scripts/corruptions.py wrote into the folder, or {} if it wrote none."""
     path = folder / "manifest.json"
     return parse_manifest(path) if path.exists() else {}
 
@@ -365,7 +365,7 @@ OFFICIAL = {
     "cifar10": cifar("2535967", "CIFAR-10-C.tar", CIFAR10_C),
     "cifar100": cifar("3555552", "CIFAR-100-C.tar", CIFAR100_C),
     "tinyimagenet": Official(
-        "8206060",  # the mended copy of 2536630: https://github.com/hendrycks/robustness/issues/60
+        "8206060",  # the corrected copy of 2536630: https://github.com/hendrycks/robustness/issues/60
         ("Tiny-ImageNet-C.tar", "Tiny-ImageNet-C-extra.tar"),
         TYPES,
         check_folders,

@@ -29,7 +29,7 @@ def open_npy(path):
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, SyntaxError) as error:
-        raise UserError(f"{path} is truncated or no .npy array ({error})") from error
+        raise UserError(f"{path} is truncated, or is not a .npy array ({error})") from error
 
 
 def list_some(names, shown=3):
@@ -79,8 +79,8 @@ def refuse_deep(image, path):
 
 
 def refuse_transparent(image, path):
-    """Refuse images with transparent pixels: their colours, which nobody sees, would be shown. Opaque ones may have an
-    alpha channel."""
+    """Refuse images with transparent pixels: the network would see the hidden colours. Opaque images may have an alpha
+    channel."""
     if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:
         raise UserError(f"{path} has transparent pixels: save it on a background of your choice")
 

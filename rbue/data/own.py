@@ -23,7 +23,7 @@ from torchvision.datasets import ImageFolder
 from rbue.data.files import NAMES, WrongSize, decode_splits, fit_square, keep, list_some, open_arrays, open_kept
 from rbue.errors import UserError
 
-WAY_OUT = "size: 32 in the dataset's YAML cuts and resizes all images"
+WAY_OUT = "size: 32 in the dataset's YAML crops and resizes all images"
 
 
 def read_files(folder, size=None):
@@ -175,7 +175,7 @@ def square(images, size, path):
 
 def check_labels(labels, count, path):
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise UserError(f"{path} holds {labels.dtype} {labels.shape} instead of whole numbers ({count},)")
+        raise UserError(f"{path} holds {labels.dtype} {labels.shape} instead of integers ({count},)")
     if len(labels) != count:
         raise UserError(f"{path} holds {len(labels)} labels of {count} images")
     return labels.astype(np.int64)

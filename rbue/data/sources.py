@@ -9,7 +9,7 @@
     <data_dir>/<name>/        images of your own (rbue/data/own.py)
 
 If an official dataset is there in none of these forms, it is downloaded. Every array is checked before it is used,
-because nobody would notice that a network was trained on half of a dataset.
+because otherwise nobody would notice that a network was trained on half of a dataset.
 """
 
 import os
@@ -33,7 +33,7 @@ from rbue.data.names import CLASSES
 from rbue.data.own import Own
 from rbue.errors import UserError, at_least, refuse_second
 
-DECODED = "decoded"  # beside the official files: what `keep` stored
+DECODED = "decoded"  # next to the official files: the folder that `keep` stored
 DOWNLOAD_FAILURES = (OSError, RuntimeError, HTTPException)  # torchvision raises RuntimeError for a wrong md5
 
 
@@ -159,7 +159,7 @@ def find_arrays(source, folder, download=True):
 
 
 def read_beside(source, folder):
-    """Read the four arrays beside the official files. They are the user's own, or what an older version of this suite
+    """Read the four arrays next to the official files. They are the user's own, or what an older version of this suite
     decoded, which has a list of sums."""
     own, sums = folder / "*.npy", folder / SUMS
     if source.sha256 or not sums.exists():
@@ -298,8 +298,8 @@ def read_cifar(kind, root, source):
 
 
 def read_tinyimagenet(root, source):
-    """Decode the JPEGs and store the arrays beside them. The validation split is used as the test set, since the public
-    test split has no labels."""
+    """Decode the JPEGs and store the arrays next to them. The validation split is the test set, since the public test
+    split has no labels."""
     wnids = class_names(root, source.classes)
     train, test = list_folders(root / "train", wnids), list_validation(root / "val", wnids)
     count_images(train, wnids, source.train, root / "train")
@@ -310,7 +310,7 @@ def read_tinyimagenet(root, source):
 
 
 def class_names(root, classes):
-    """Return the sorted WordNet ids: class k is the k-th of them, in whatever order wnids.txt lists them."""
+    """Return the sorted WordNet ids: class k is the k-th of them, in any order of wnids.txt."""
     listed, present = root / "wnids.txt", {path.name for path in (root / "train").glob("n*")}
     wnids = sorted(set(read_text(listed).split()) if listed.exists() else present)
     absent = [wnid for wnid in wnids if wnid not in present]

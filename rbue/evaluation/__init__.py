@@ -1,1 +1,1 @@
-"""Evaluation: test images, corrupted test images and what else a trained network shows."""
+"""Evaluation: on test images, on corrupted test images, and further analyses of a trained network."""

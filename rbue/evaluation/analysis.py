@@ -149,7 +149,7 @@ def monte_carlo(site, x, counted):
     for ks in torch.arange(DRAWS, device=x.device).split(max(1, AT_ONCE // x.numel())):
         with counted(ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
             several = x.repeat(len(ks), *[1] * (x.dim() - 1))
-            noisy = site.forward(several) - several.relu()  # what all draws share would only cost precision
+            noisy = site.forward(several) - several.relu()  # subtract what all draws share, since it costs precision
         sums.append(noisy.flatten(1).sum(1, dtype=torch.float64).view(len(ks), -1))
     return torch.cat(sums).var(0).mean().item()
 

@@ -44,7 +44,7 @@ def load_progress(path, tested):
 
 
 def part(name):
-    """Where a type is stored: the 19 types of the paper's box plots apart from a user's own."""
+    """Return where a type is stored: the 19 types of the paper's box plots, or the user's own."""
     return "types" if name in TYPES else "own"
 
 

@@ -25,7 +25,7 @@ from rbue.training import capture
 COUNTS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 1000)
 REFIT = 5000  # training images from which batch-norm statistics are recomputed
 DIVERSE = 4  # samples that are compared pairwise (Section 4.4)
-REPEATS, SHORT = 5, 0.3  # `timed` evaluates so often at most, and stops after so many seconds
+REPEATS, SHORT = 5, 0.3  # `timed` evaluates at most this often, and stops after this many seconds
 
 
 class Cast(torch.nn.Module):
@@ -170,7 +170,7 @@ class Evaluator:
             overflow = "float16 ends at 65504; precision=fp32 trains and tests in float32"
             way_out = overflow if self.dtype == torch.float16 else "lower lr, or fix the network"
             told = f"the prediction is NaN for {wrong} of {len(evaluated.mean)} images, and the weights are finite"
-            raise UserError(f"{told}: {way_out}, which is another run")
+            raise UserError(f"{told}: {way_out}; this is another run")
 
     def timed(self, images: Tensor, quiet: bool = False) -> tuple["Evaluated", dict[str, Any]]:
         """Predict images as a call does, with the milliseconds per image. They are the median of several evaluations

@@ -77,7 +77,7 @@ def instantiated(settings, **arguments):
         raise UserError("its network has no _target_, the class or function that makes it")
     try:
         made = instantiate(settings, **arguments)
-    except Exception as error:  # whatever a network's own code raises
+    except Exception as error:  # a network's own code may raise anything
         raise UserError(f"the network cannot be made ({describe(error.__cause__ or error)})") from error
     if not isinstance(made, nn.Module):
         raise UserError(f"its _target_ returns a {type(made).__name__}, which is not a torch.nn.Module")
@@ -111,7 +111,7 @@ def try_out(run, network, images, classes):
 
 
 def check_logits(logits, doubled, classes):
-    """Refuse wrong outputs for two images, and others for the first image beside itself than beside the second."""
+    """Refuse outputs of a wrong shape, and a network whose output for an image depends on the other image."""
     import torch
 
     from rbue.sampling import are_probabilities, equal_up_to_rounding, probabilities
@@ -123,7 +123,7 @@ def check_logits(logits, doubled, classes):
         raise UserError("the network returns probabilities, but the loss needs logits: leave out its last softmax")
     if logits.isfinite().all() and not equal_up_to_rounding(*map(probabilities, (logits[:1], doubled[:1])), 1e-3):
         raise UserError(
-            "the prediction of an image depends on the other images of its batch (such as by batch-norm without "
+            "the prediction of an image depends on the other images of its batch (as with batch-norm without "
             "running statistics), or on randomness outside rbue's stochastic layers"
         )
 

@@ -1,4 +1,4 @@
-"""From records to cells: one row per (protocol, dataset, arch, row), our mean, std and n beside the paper's number."""
+"""From records to cells: one row per (protocol, dataset, arch, row), our mean, std and n next to the paper's number."""
 
 from dataclasses import dataclass
 from itertools import product

@@ -1,4 +1,4 @@
-"""The position of the stochastic rectifiers (Section 4.5, Table 6): all, last or first; the paper's number beside ours.
+"""The position of the stochastic rectifiers (Section 4.5, Table 6): all, last or first; the paper's number and ours.
 
 There is one file per protocol. The paper measures one network: its three rows come first, then our networks.
 """
@@ -38,10 +38,10 @@ COLUMNS = [
     number("ours_test_ms_per_image", "Test ms/image", "", milliseconds),
 ]
 NOTES = [
-    "Mean ± standard deviation over seeds (number of seeds).",
-    "The paper prints accuracy here with two digits and states TinyImageNet, DenseNet-121 and q = 0.8.",
-    "First layer: the network's first rectifier. No rectifier is before the first convolution.",
-    "Last layer: all samples together cost a few passes, since the layers before it are computed once.",
+    "Our numbers are mean ± standard deviation over seeds. The number of seeds is in brackets.",
+    "The paper prints accuracy here with two digits. It states TinyImageNet, DenseNet-121 and q = 0.8.",
+    "The first layer is the network's first rectifier, since no rectifier is before the first convolution.",
+    "If only the last layer is random, all samples together cost a few passes: the layers before it are computed once.",
 ]
 
 

@@ -188,9 +188,9 @@ def levels(result):
 
 
 def over_types(levels, share, run=()):
-    """Return a quantile over the types for each run and severity. `run` names the columns that tell runs apart.
+    """Return a quantile over the types for each run and severity. `run` names the columns that identify a run.
 
-    The mean over seeds comes after it, in figures and claims alike: the other order gives another number.
+    The mean over seeds comes after it, in figures and in claims: the other order gives another number.
     """
     return levels.groupby([*run, "severity"], sort=False)[LEVEL_SCORES].quantile(share)
 

@@ -1,6 +1,6 @@
 """The ten rows of the paper's Tables 1-3, the rows of other methods, and the rule that assigns runs to rows.
 
-A run feeds a cell only if its whole config, except the seed, equals what `python train.py dataset=D arch=A protocol=P`
+A run feeds a cell only if all its settings, except the seed, equal what `python train.py dataset=D arch=A protocol=P`
 with the row's settings composes. A run with epochs=2 on the command line is no result of `protocol=paper`.
 """
 

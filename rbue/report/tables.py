@@ -1,4 +1,4 @@
-"""The paper's Tables 1-3, the paper's number beside ours: Markdown, LaTeX, CSV, and plain text for a terminal.
+"""The paper's Tables 1-3, the paper's number next to ours: Markdown, LaTeX, CSV, and plain text for a terminal.
 
     for table in build(records(collect("results/runs")), "results/paper"):
         write(table, "results/tables")

@@ -133,11 +133,11 @@ def protocol_note(table):
 
 
 def reading_notes(table):
-    notes = ["Mean ± standard deviation over seeds (number of seeds). The number of seeds is that of the whole row."]
+    notes = ["Our numbers are mean ± standard deviation over seeds. The number of seeds of the row is in brackets."]
     if table.in_paper:
         notes += [
-            "`diff` is ours − paper. The paper prints ECE with two decimals, so up to ±0.005 is only rounding.",
-            "The paper's hours are from an RTX 3090: `faster` also compares hardware, ratios to Single's time do not.",
+            "`diff` is ours − paper. The paper prints ECE with two decimals, so rounding alone explains up to ±0.005.",
+            "The paper's hours are from an RTX 3090. So `faster` compares hardware too; ratios to Single do not.",
         ]
     return notes
 
@@ -149,7 +149,8 @@ def posterior_note(table):
         return []
     return [
         "SVI is not converged: with one learning rate for means and standard deviations of the weights, SGD leaves the "
-        "standard deviations near their start. With `rho_optimizer=adam`, they converge, and the network underfits."
+        "standard deviations near their initial value. With `rho_optimizer=adam`, they converge, and the network "
+        "underfits (tested on CIFAR-10)."
     ]
 
 
@@ -159,7 +160,7 @@ def bold_note(table):
         f'Bold marks the paper\'s "best way to balance the three metrics" among the {len(PROPOSED)} variants of RBUE: '
         "the lowest ECE, then the highest accuracy, both rounded to two decimals, then the shortest time. This rule "
         f"finds {sum(found)} of the paper's {len(found)} bold rows. It is applied to the paper's numbers and to ours "
-        f"separately; ours have no bold row if one of the {len(PROPOSED)} is missing."
+        f"separately. If one of our {len(PROPOSED)} variants is missing, none of them is bold."
     )
 
 
@@ -193,7 +194,7 @@ def cost_notes(table):
     share = "Training time is an equal share of the time of networks trained at once on one GPU, so it has no ratio"
     busy = "Training time on a CPU depends on other programs, so it has no ratio"
     versions = "The ratio to Single's time compares two versions of the code"
-    hidden = "Peak memory is not known (networks trained at once share it, or it was not measured)"
+    hidden = "Peak memory is unknown, since networks trained at once share it or since it was not measured"
     kinds = [(by_step, runs.by_step), (versions, runs.other_code), (share, runs.shared), (busy, runs.on_cpu)]
     kinds += [(hidden, runs.peak_train_bytes.isna())]
     return [f"{note}{rows_of(runs, which)}." for note, which in kinds if which.any()]
@@ -233,8 +234,8 @@ def total_note(table):
     if not table.in_paper or not trainings:
         return []
     hours, took = table.cells.paper_train_hours[table.cells.n > 0].sum(), duration(sum(trainings.values()))
-    papers = f" The paper's training of these rows took {hours:.1f} h, each once." if table.protocol in FULL else ""
-    return [f"This table needed {len(trainings)} trainings, {took} in all, without compilation.{papers}"]
+    papers = f" In the paper, one training of each row takes {hours:.1f} h in total." if table.protocol in FULL else ""
+    return [f"This table needed {len(trainings)} trainings. They took {took} in total, without compilation.{papers}"]
 
 
 def ensemble_note(table):

@@ -1,7 +1,7 @@
-"""The answer: one sentence per headline claim of the paper, computed from the results. It opens README and page.
+"""The verdict: a short answer per main claim of the paper, computed from the results. It opens README and page.
 
 A finding compares means over all measured networks. Its interval holds at 95 % and is about test images; from two seeds
-on, it is about seeds too. What is not measured is said to be not measured.
+on, it is about seeds too. An answer says if something is not measured.
 """
 
 from collections.abc import Callable, Iterable
@@ -170,9 +170,9 @@ def printed_numbers(e: Evidence) -> Found:
     lower = sum(gap.mean < 0 for gap in gaps["ece"])
     middle = {m: median(abs(gap.mean) for gap in gaps[m]) for m in METRICS}
     text = (
-        f"{e.setting}our accuracy agrees with the printed one in {agree['accuracy']} of {len(cells)} measured cells "
-        f"(median difference {middle['accuracy']:.2f} percentage points), our ECE in {agree['ece']} (median difference "
-        f"{middle['ece']:.3f}; ours is lower in {lower} cells). {width(allowed)}"
+        f"{e.setting}our accuracy agrees with the printed one in {agree['accuracy']} of {len(cells)} measured cells, "
+        f"our ECE in {agree['ece']}. The median difference is {middle['accuracy']:.2f} percentage points of accuracy "
+        f"and {middle['ece']:.3f} of ECE; our ECE is lower in {lower} cells. {width(allowed)}"
     )
     share = min(agree.values()) / len(cells)
     return (YES if share >= 0.9 else PARTLY if share >= 0.5 else NO), text[0].upper() + text[1:]
@@ -182,8 +182,8 @@ def width(allowed: dict[str, list[float]]) -> str:
     """Say which differences count as agreement: {metric: the tolerance of each cell}."""
     accuracy, ece = spread(allowed["accuracy"]), spread(allowed["ece"], ".3f")
     return (
-        "Two numbers agree if rounding and the noise of two independent test sets can explain their difference. "
-        f"Depending on the cell, this allows {accuracy} percentage points of accuracy and {ece} of ECE"
+        "Two numbers agree if rounding and the noise of two independent test sets can explain their difference: this "
+        f"allows {accuracy} percentage points of accuracy and {ece} of ECE, depending on the cell"
     )
 
 
@@ -196,9 +196,9 @@ def deep_ensemble(e: Evidence) -> Found:
         m: mean([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in METRICS
     }
     text = (
-        f"Compared with Deep Ensemble(4), the best variant of RBUE shows {compare(gaps)}: "
-        f"{e.about(places, [ENSEMBLE, *PROPOSED])}. The best variant is chosen per metric on the test images, which "
-        "favours RBUE"
+        f"Compared with Deep Ensemble(4), the best variant of RBUE shows {compare(gaps)}. "
+        f"These numbers are the {e.about(places, [ENSEMBLE, *PROPOSED])}. We chose the best variant per metric on the "
+        "test images, which favours RBUE"
     )
     return answer([gap.sign for gap in gaps.values()], 0), text
 
@@ -217,9 +217,9 @@ def other_baselines(e: Evidence) -> Found:
     reverse = [(p, theirs, ours) for p, ours, theirs in pairs]
     about = e.about(places, [*DROPOUT, SVI, *PROPOSED])
     text = (
-        f"{said[0].format('RBUE, averaged over its five variants,')}. {said[1].format('it')}: {about}. Of {len(pairs)} "
-        f"pairs of a variant and a baseline, the variant is better in both metrics in {better_in_both(e, pairs)} and "
-        f"worse in both in {better_in_both(e, reverse)}, after Holm's correction"
+        f"{said[0].format('the mean of the five variants')}. {said[1].format('it')}. These numbers are the {about}. "
+        f"We also compared {len(pairs)} pairs of a variant and a baseline, with Holm's correction: the variant is "
+        f"better in both metrics in {better_in_both(e, pairs)} pairs and worse in both in {better_in_both(e, reverse)}"
     )
     return answer(signs, 1), text
 
@@ -261,11 +261,11 @@ def inference_cost(e: Evidence) -> Found:
     )
     ece = {(row, kind): e.mean_cost(row, kind) for row in (SINGLE, best) for kind in ("ece", "ece_10", "tempered_ece")}
     if all(ece[key] for key in ((SINGLE, "ece"), (SINGLE, "tempered_ece"), (best, "ece"), (best, "tempered_ece"))):
-        fewer = f"{ece[best, 'ece_10']:.3f} with 10 passes, " if ece[best, "ece_10"] else ""
+        fewer = f"{ece[best, 'ece_10']:.3f} with 10 passes and " if ece[best, "ece_10"] else ""
         text += (
-            f". Mean ECE: Single {ece[SINGLE, 'ece']:.3f}; {best} {fewer}{ece[best, 'ece']:.3f} with {passes:.0f}. "
-            f"Temperature scaling, which needs labelled images, gives Single {ece[SINGLE, 'tempered_ece']:.3f} and "
-            f"{best} {ece[best, 'tempered_ece']:.3f} with {passes:.0f} passes"
+            f". The mean ECE of Single is {ece[SINGLE, 'ece']:.3f}, that of {best} {fewer}{ece[best, 'ece']:.3f} with "
+            f"{passes:.0f} passes. Temperature scaling, which needs labelled images, lowers them to "
+            f"{ece[SINGLE, 'tempered_ece']:.3f} and {ece[best, 'tempered_ece']:.3f}"
         )
     return (YES if median(ratio) <= 1 else NO), text
 
@@ -286,14 +286,14 @@ def corruption(e: Evidence) -> Found:
     best = {metric: min(ece(row, metric) for row in rows) for metric in at}
     wins = {other: sum(best[metric] < ece(other, metric) for metric in at) for other in others}
     counts = " and ".join(f"than {other}'s at {wins[other]} of 5 severities" for other in others)
-    hardest = ", ".join(f"{row} {ece(row, at[-1]):.3f}" for row in [*rows, *others])
+    hardest = listed([f"{ece(row, at[-1]):.3f} for {row}" for row in [*rows, *others]])
     absent = [row for row in (*baselines, SVI) if not e.rows(place, [row], *at)]
     seeds = {e.ours.n[(*place, row, at[0])] for row in [*rows, *others]}
     passes = f", {spread(e.corrupted_passes[place], '.0f')} passes" if place in e.corrupted_passes else ""
     text = (
         f"On {dataset_name(place[0])} with {arch_name(place[1])}, {len(rows)} of {len(PROPOSED)} variants are measured "
         f"(n = {min(seeds)}{passes}). The best variant's median ECE over 19 corruptions is lower {counts}. At severity "
-        f"5: {hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
+        f"5, the median ECE is {hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
     return answer([1 if wins[other] > 2 else -1 for other in others], 1), text
 
@@ -307,9 +307,9 @@ def diversity(e: Evidence) -> Found:
         return NOTHING
     families = {"MC-RReLU": PROPOSED[:1], "MC-DropReLU": PROPOSED[1:], ENSEMBLE: [ENSEMBLE]}
     found = {name: [ratio for row in rows for ratio in ratios[row]] for name, rows in families.items()}
-    shown = ", ".join(f"{name} {spread(each, '.1f')}" for name, each in found.items() if each)
+    shown = listed([f"{spread(each, '.1f')} for {name}" for name, each in found.items() if each])
     text = (
-        f"Mean Jensen–Shannon divergence between two samples, relative to that of {base}: {shown} (range over "
+        f"The mean Jensen–Shannon divergence between two samples, divided by that of {base}, is {shown} (range over "
         f"{settings(max((e.places([row, base], 'mean_jsd') for row in ratios), key=len))})"
     )
     return (YES if all(more) else PARTLY if any(more) else NO), text
@@ -424,9 +424,9 @@ def ece_after_10(result: Any) -> float | None:
 BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
 READING = (
     "A *variant* is MC-RReLU, or MC-DropReLU with one of the paper's four q. A *cell* is one method on one network and "
-    "one dataset. ECE is the expected calibration error and NLL the negative log-likelihood: lower is better. AUROC is "
-    "the probability that an out-of-distribution image has a higher entropy than a test image. Square brackets hold a "
-    "95 % interval. With one seed (n = 1), the interval covers the choice of test images, but not the seed."
+    "one dataset. n is the number of seeds. ECE is the expected calibration error and NLL the negative log-likelihood: "
+    "lower is better. AUROC is the probability that an out-of-distribution image has a higher entropy than a test "
+    "image. Square brackets hold a 95 % interval. With n = 1, it covers the choice of test images, but not the seed."
 )
 
 
@@ -438,8 +438,8 @@ def in_short(found: list[Finding]) -> str:
     parts = [
         f"RBUE is {listed(named[YES])}" if named[YES] else "",
         f"It is not {' and not '.join(named[NO])}" if named[NO] else "",
-        f"Partly true: {'; '.join(named[PARTLY])}" if named[PARTLY] else "",
-        f"Not measured: {listed(named[UNKNOWN])}" if named[UNKNOWN] else "",
+        f"In part, it is {listed(named[PARTLY])}" if named[PARTLY] else "",
+        f"We did not measure whether it is {' or '.join(named[UNKNOWN])}" if named[UNKNOWN] else "",
     ]
     return ". ".join(filter(None, parts))
 

@@ -1,1 +1,1 @@
-"""Runs: composed from words, locked, placed on a device, stored as result.json, counted in sweeps."""
+"""Runs: how they are composed from arguments, locked, placed on a device, stored, and counted in sweeps."""

@@ -81,7 +81,7 @@ def measured(device):
 
 
 def peak_memory(device):
-    """Peak memory of the tensors on a GPU, or of the whole process on a CPU."""
+    """Peak memory of the tensors on a GPU, or of the process on a CPU."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else host_peak()
 
 

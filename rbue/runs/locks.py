@@ -81,7 +81,7 @@ def lock_file(path):
         return BUSY
     except FileNotFoundError:
         pass
-    except OSError:  # a full disk: the lock must not outlive its refusal
+    except OSError:  # a full disk: the lock must not stay after the error
         file.close()
         raise
     file.close()

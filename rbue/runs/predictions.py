@@ -1,4 +1,4 @@
-"""A run's prediction for every test image, stored beside its result, so that metrics can be computed without a GPU."""
+"""A run's prediction for every test image, stored next to its result, so that metrics can be computed without a GPU."""
 
 from dataclasses import dataclass, fields
 

@@ -24,12 +24,12 @@ def weights_folder(run) -> Path:
 
 
 def training_key(run):
-    """Return what tells trainings of a sweep apart: their weights, and their images, which a name does not include."""
+    """Return what identifies a training in a sweep: the folder of its weights, and that of its data."""
     return weights_folder(run), run.data_dir
 
 
 def folders_written(run):
-    """Return the folders that a run writes into, from the ones that are settings to the ones that hold its folders."""
+    """Return the folders that a run writes into: results_dir, weights_dir, and the folders inside them."""
     own = [folder(run).parent, *(weights_folder(part).parent for part in run.trainings)]
     return dict.fromkeys([Path(run.results_dir), Path(run.weights_dir), *own])
 
@@ -74,7 +74,7 @@ def find(run):
         return None
     result = schema.read(path)
     if result.name != name:
-        raise UserError(f"{path} is the result of {result.name}: move it away, and this run starts")
+        raise UserError(f"{path} is the result of {result.name}: move it away to start this run")
     return result
 
 
@@ -195,12 +195,12 @@ def replacing(path):
             part.unlink()
         if isinstance(error, OSError):
             why = f"{path} could not be written ({error.strerror or error})"
-            raise UserError(f"{why}: what was there before is kept, and the same command goes on from it") from error
+            raise UserError(f"{why}: any previous file is kept, and the same command continues") from error
         raise
 
 
 def check_writable(*folders):
-    """Refuse a folder before training that could not be written after it. Nothing created here stays."""
+    """Refuse, before training, a folder that cannot be written. Nothing that is created here stays."""
     for wanted in map(Path, folders):
         existing = next(p for p in [wanted.absolute(), *wanted.absolute().parents] if os.path.exists(p))
         try:

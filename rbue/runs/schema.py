@@ -377,7 +377,7 @@ def number(value):
 
 def whole_number(value):
     if type(value) is not int or abs(value) >= 2**63:  # larger ones do not fit into a table
-        raise Wrong(f" is {value!r:.40}, not a whole number")
+        raise Wrong(f" is {value!r:.40}, not an integer")
     return value
 
 
@@ -385,11 +385,11 @@ def numbers(value):
     """Convert a list of numbers. Results hold thousands of them, so they are not checked one by one in Python."""
     if {*map(type, checked(value, list))} <= {int, float} and all(map(math.isfinite, value)):
         return [*map(float, value)]
-    return [*map(number, value)]  # says which one is none
+    return [*map(number, value)]  # its error names the wrong entry
 
 
 def texts(value):
-    """Do the same for texts, of which the names of the classes are the most."""
+    """Convert a list of texts in the same way. Most of them are names of classes."""
     return value if {*map(type, checked(value, list))} <= {str} else [checked(each, str) for each in value]
 
 

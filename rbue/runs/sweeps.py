@@ -140,7 +140,7 @@ def failures(results_dir):
 
 
 def rows_of(group, configs, words=()):
-    """Return all runs of a begun table, and the settings that they adopt from its existing results."""
+    """Return all runs of a table that has a run, and the settings that they adopt from its existing results."""
     runs = table_runs(*group, tuple(words))
     taken = shared_settings(configs, runs)
     seeds = sorted({known["seed"] for known in configs if known["method"] != "single"} or {c["seed"] for c in configs})
@@ -182,7 +182,7 @@ STATES = ("done", "running", "failed", "missing")
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of a finished run: per training, and of its evaluation. Thousands of whole results would fill memory."""
+    """Seconds of a finished run: per training, and of its evaluation. Thousands of results would fill the memory."""
 
     training: float
     evaluation: float
@@ -243,7 +243,7 @@ def table(cells):
         groups[one.group].append(one)
     rows = [heads, *([*group, *figures(members, pace)] for group, members in groups.items())]
     if len(groups) > 1:
-        rows.append(["in all", "", "", *figures(cells, pace)])
+        rows.append(["total", "", "", *figures(cells, pace)])
     failed = [f"failed: {one.run.name}: {one.sentence}" for one in cells if one.state == "failed"]
     return "\n".join([*("  ".join(row).rstrip() for row in padded(rows, left=range(3))), *failed])
 
@@ -298,5 +298,5 @@ def seconds_left(cells, pace):
         if None in expected:
             return None
         left += sum(expected)
-        counted.update(parts)  # |= would copy the whole set each time
+        counted.update(parts)  # |= would copy the set each time
     return left

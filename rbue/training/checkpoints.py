@@ -50,7 +50,7 @@ def check_images(saved, ours, run, path):
     """Refuse a file of the same run on other images: a dataset is identified by its name alone."""
     if (theirs := saved.get("images", ours)) != ours:
         way_out = "give the new images another name, or move the file away to train again"
-        raise UserError(f"{path} has seen other images of {run.trained_on} ({theirs}, and now {ours}): {way_out}")
+        raise UserError(f"{path} was trained on other images of {run.trained_on} ({theirs}, and now {ours}): {way_out}")
 
 
 def steps_done(run):

@@ -106,7 +106,7 @@ def fit(runs, data, device):
     try:
         return _fit(runs, data, device)
     except torch.OutOfMemoryError as error:
-        alone = f"lower batch={runs[0].batch}, which makes it another run"
+        alone = f"lower batch={runs[0].batch}; this is another run"
         packed = f"lower pack={len(runs)}, which changes no result"
         raise UserError(out_of_memory(error, packed if len(runs) > 1 else alone)) from error
 

@@ -59,7 +59,7 @@ def train_missing(runs, data, device, failed):
                 acquired += len(own)
                 try:
                     failed |= fit(own, data, device) if own else {}
-                except Exception as error:  # whatever the error is, the other packs go on
+                except Exception as error:  # any error: the other packs go on
                     failed |= {run.training_name: failure(error) for run in own}
             if own or len(failed) > known:
                 yield failed

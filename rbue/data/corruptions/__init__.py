@@ -87,7 +87,7 @@ def corruption(name, severities):
 
 @torch.no_grad()
 def corrupt(images, name, severity, index, seed=0, textures=None, saved=None):
-    """Return corrupted copies of `images`. `index` holds their positions in the dataset, one whole number per image.
+    """Return corrupted copies of `images`. `index` holds their positions in the dataset, one integer per image.
 
     The official Tiny-ImageNet-C was stored as JPEG of quality 85, CIFAR-10-C without compression. So 64x64 images are
     compressed here too, and 32x32 images are not. `saved` sets another JPEG quality, or 0 for no compression.
@@ -113,7 +113,7 @@ def _positions(index, count):
     index = torch.as_tensor(index)
     if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool or index.shape != (count,):
         got = f"{index.dtype} {tuple(index.shape)}"
-        raise UserError(f"index must hold one whole number per image, shape ({count},), not {got}")
+        raise UserError(f"index must hold one integer per image, shape ({count},), not {got}")
     return index.long()
 
 

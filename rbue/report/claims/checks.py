@@ -3,7 +3,7 @@
 A check is a function (numbers, places) -> Items, where a place is a (dataset, network) pair. An Item is one comparison:
 +1 if it holds, -1 if it does not, 0 if the numbers cannot tell, None if a cell is missing. A judge turns the cells of
 one comparison into an outcome. If the cells are noisy, it also returns the p-value of their difference and the outcome
-`otherwise`, which counts if the difference is put down to chance.
+`otherwise`, which counts if chance may explain the difference.
 """
 
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ class Item:
     p_over_seeds: float | None = None  # the same if rows with one seed varied from seed to seed as Single does
     otherwise: int = 0
     judged: str = ""  # paired or unpaired
-    undone: bool = False  # Holm's correction over the claim's comparisons put the difference down to chance
+    undone: bool = False  # after Holm's correction over the claim's comparisons, chance may explain the difference
 
     @property
     def cell(self):

@@ -48,7 +48,7 @@ def reason(grades, status, strict, papers):
 
 
 def too_little(grades, there, total, noise):
-    """Say what has too few numbers: the whole claim, or, if most of it has some, the parts that lack them."""
+    """Say what has too few numbers: the claim, or, if most of it has enough, the parts that lack them."""
     if 2 * there < total:
         return f"Only {there} of {total} comparisons have numbers: {tally(grades, noise)}."
     thin = listed([f"{grade.part} ({len(grade.items)} of {grade.total})" for grade in grades if grade.is_thin])

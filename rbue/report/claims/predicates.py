@@ -85,8 +85,8 @@ def best_of(rows, others, *metrics, part):
 
 def ordered(first, second, rest, metrics, judge=better):
     """Check that the first row is ahead of the second, and the second ahead of all the rest."""
-    top = each([first], [second], *metrics, judge=judge, part=f"{first}'s {{}} over {second}'s")
-    return together(top, each([second], rest, *metrics, judge=judge, part=f"{second}'s {{}} over the rest"))
+    top = each([first], [second], *metrics, judge=judge, part=f"{first}'s {{}} larger than {second}'s")
+    return together(top, each([second], rest, *metrics, judge=judge, part=f"{second}'s {{}} larger than the others'"))
 
 
 def slower(rows, who):
@@ -125,7 +125,9 @@ THEORY = {
 
 ACCURACY_AND_COST = {
     "A1": claim(CIFAR, degree, PAR, aside(each(PROPOSED, [DE], *QUALITY, part="row by row {}"))),
-    "A2": claim(CIFAR, degree, best_of(PROPOSED, BASELINES, *QUALITY, part="best {} over the best other baseline's")),
+    "A2": claim(
+        CIFAR, degree, best_of(PROPOSED, BASELINES, *QUALITY, part="best {} better than the best other baseline's")
+    ),
     "A3": claim(
         CIFAR,
         every,
@@ -143,15 +145,15 @@ ACCURACY_AND_COST = {
     "A12": claim(
         EVERYWHERE,
         every,
-        each(PROPOSED, [SINGLE], "accuracy", judge=unaffected, part="{} as Single's", words=CONDITION),
+        each(PROPOSED, [SINGLE], "accuracy", judge=unaffected, part="{} the same as Single's", words=CONDITION),
         by_dataset(*PROPOSED),
     ),
     "A13": claim(
         EVERYWHERE,
         balance,
-        each(PROPOSED, [SVI], *QUALITY, part="{} over SVI's"),
-        each(PROPOSED, DROPOUT, *QUALITY, part="{} over MC-Dropout's"),
-        on_cifar(each(PROPOSED, DROPOUT, "accuracy", part="on CIFAR alone {} over MC-Dropout's")),
+        each(PROPOSED, [SVI], *QUALITY, part="{} better than SVI's"),
+        each(PROPOSED, DROPOUT, *QUALITY, part="{} better than MC-Dropout's"),
+        on_cifar(each(PROPOSED, DROPOUT, "accuracy", part="on CIFAR alone {} better than MC-Dropout's")),
     ),
     "A14": claim(EVERYWHERE, every, each(PROPOSED, [SINGLE], "ece")),
     "A15": claim(
@@ -182,8 +184,8 @@ SHIFT_AND_TINY = {
     "B3": claim(
         TINY[:1],
         each_part,
-        best_of([DE], PROPOSED, *QUALITY, part="Deep Ensemble's {} over the best proposed"),
-        best_of(DROPOUT, PROPOSED, *QUALITY, part="MC-Dropout's {} over the best proposed"),
+        best_of([DE], PROPOSED, *QUALITY, part="Deep Ensemble's {} better than the best proposed"),
+        best_of(DROPOUT, PROPOSED, *QUALITY, part="MC-Dropout's {} better than the best proposed"),
         transfers=False,
     ),
     "B4": claim(
@@ -221,7 +223,7 @@ DIVERSITY_AND_POSITION = {
     "P6": claim(
         [C10],
         degree,
-        each([Q95], DROPOUT, *QUALITY, part="{} over MC-Dropout's"),
+        each([Q95], DROPOUT, *QUALITY, part="{} better than MC-Dropout's"),
         each([Q95], [DE], *QUALITY, judge=on_par, part="{} on par with Deep Ensemble", words=CONDITION),
         transfers=False,
     ),

@@ -165,7 +165,7 @@ def is_enough(grades):
 
 
 def cannot_hold(parts, rule):
-    """Whether the verdict is the same whatever the missing comparisons say, and is not that the claim holds."""
+    """Whether no missing comparison can change the verdict, and the verdict is not that the claim holds."""
     best, worst = (rule(filled(parts, outcome)) for outcome in (1, -1))
     return best == worst != HOLDS
 

@@ -172,7 +172,7 @@ def vgg_generalises_poorly(numbers, places):
     """B8: Single's accuracy is lower on VGG-13 than on both other networks."""
     for arch in ("resnet18", "densenet121"):
         keys = [("tinyimagenet", arch, SINGLE, "accuracy"), ("tinyimagenet", "vgg13", SINGLE, "accuracy")]
-        yield ask(numbers, "accuracy over VGG-13's", keys, better("accuracy"), form="{:+.2f} pp")
+        yield ask(numbers, "accuracy higher than VGG-13's", keys, better("accuracy"), form="{:+.2f} pp")
 
 
 def pairs_are_exchangeable(numbers, places):
@@ -265,7 +265,7 @@ def under_shift(numbers, places):
     """F1: on par with Deep Ensemble, above MC-Dropout and SVI, at every severity."""
     metrics = [f"{metric}@{severity}" for severity in SEVERITIES for metric in QUALITY]
     par = each(SHIFTED, [DE], *metrics, judge=on_par, part="on par with Deep Ensemble", words=CONDITION)
-    above = each(SHIFTED, [P5, SVI], *metrics, part="above MC-Dropout and SVI")
+    above = each(SHIFTED, [P5, SVI], *metrics, part="better than MC-Dropout and SVI")
     return silent(together(par, above))(numbers, places)
 
 

@@ -8,51 +8,52 @@ from rbue.runs.compose import canonical
 
 STATUSES = [*(word for each in (HOLDS, PARTLY, FAILS, UNDECIDED) for word in (each, OURS[each])), NOT_TESTED]
 INTRO = """\
-Each claim of the paper is turned into comparisons of numbers. The same code makes these comparisons on the paper's own
+We turn each claim of the paper into comparisons of numbers. The same code makes these comparisons on the paper's own
 tables and on our runs. Built by `make claims`: do not edit.
 
-- **Verdicts on the paper** ("The paper" below): holds, partly, does not hold, undecided (no number is printed, or
-  rounding or chance explains the difference). *By reading*: no number decides it. *By algebra*: a proof or a simulation
-  decides it.
-- **Verdicts on our numbers** ("Ours" below): reproduced, partly, not reproduced, unclear (measured, but inside the
-  noise), not tested (less than half of a part is measured, and no counterexample decides). "So far" is what the
-  measured comparisons say. "Elsewhere" is what they say on other datasets or networks than the claim's. A dash: our
-  runs cannot decide it.
+- **Verdicts on the paper** ("The paper" below) are: holds, partly, does not hold, undecided (no number is printed, or
+  rounding or chance explains the difference). *By reading* means that no number decides the claim. *By algebra* means
+  that a proof or a simulation decides it.
+- **Verdicts on our numbers** ("Ours" below) are: reproduced, partly, not reproduced, unclear (measured, but inside the
+  noise), not tested (less than half of a part is measured, and no counterexample decides). "So far" is the verdict of
+  the measured comparisons alone. "Elsewhere" is the verdict on other datasets or networks than the claim's. A dash
+  means that our runs cannot decide the claim.
 - **From comparisons to a verdict.** A comparison asks, for example, whether one row has a lower ECE than another row on
-  the same network. It is for the claim, against it, or inside the noise. A claim that says "all" or "always" fails by
-  one counterexample. Any other claim holds if more than three quarters of its comparisons are for it, and partly if at
-  least a quarter is. It fails if fewer are for it and at least a quarter is against it. Anything else is inside the
-  noise. All parts of a claim (accuracy, ECE) have the same weight.
+  the same network. It is for the claim, against it, or inside the noise. A claim that says "all" or "always" fails
+  with one counterexample. Any other claim holds if more than three quarters of its comparisons are for it. It holds
+  partly if at least a quarter is for it. It fails if fewer are for it and at least a quarter is against it. Otherwise,
+  it is inside the noise. All parts of a claim (accuracy, ECE) have the same weight.
 - **A claim that a method is better in general** is counted per dataset and network, since comparisons on one network
   share rows. On our numbers, the shares are averaged over the networks. On the paper's numbers, a sign-flip test over
   the networks decides at the 5 % level: the claim holds if it has significantly more wins than losses, fails if it has
   significantly more losses, and is undecided otherwise.
 - **Noise in the paper's numbers.** A difference counts if it exceeds the rounding of both sides. If a claim says that
   two numbers are the same, or significantly different, the difference must also exceed 1.96 standard errors of 10,000
-  test images. A smaller difference is neither for nor against a claim that one row is better, significantly or not.
+  test images. A difference that is too small to count is neither for nor against a claim that one row is better.
 - **Noise in our numbers.** A difference counts if it exceeds 1.96 standard errors of the test images. With two or more
   seeds, the error includes the seeds, and a larger quantile of the t distribution replaces 1.96. n is the number of
   seeds. If both rows have stored predictions, they are compared image by image ("paired").
 - **One seed per row.** Such a verdict is about these trained networks, not about the method. A paired difference is
   "unsteady over seeds" if it would be inside the noise with both rows varying from seed to seed as much as Single does
-  on the same network. If this changes a verdict, its reason says so. It is not known where Single has one seed or no
-  stored predictions.
+  on the same network. If this changes a verdict, its reason says so. If Single has one seed or no stored predictions,
+  we cannot check this.
 - **The same.** Two numbers count as the same, or on par, if no difference is found and the 95 % interval of the
   difference is no wider than ±1.5 percentage points or ±0.015 in ECE. This does not prove that they are equal.
 - **The best** of several rows is chosen on the test images. The errors do not account for this choice, which favours
   the side with more rows.
-- **Many comparisons.** Some differ by chance. Only those that survive Holm's correction for their number count.
+- **Many comparisons.** If a claim has many comparisons, some differ by chance. So only differences that remain
+  significant after Holm's correction count.
 - **Protocols.** `paper` trains as the paper states, `matched` with the weight decay that its accuracies fit (5e-4
   instead of 1e-4), `fast` for 30 epochs, `demo` on handwritten digits.
-- **Not comparable** are training times from different machines or versions of the code, and corrupted images from
-  different sources (generated or official).
-- **Our settings.** The paper does not say where dropout is or how SVI is trained. A verdict on these rows holds only
-  for our setting.
+- **Not compared.** We do not compare training times from different machines or versions of the code, nor corrupted
+  images from different sources (generated or official).
+- **Our settings.** The paper does not say where dropout is or how SVI is trained. Verdicts on these rows hold only for
+  our settings.
 - **In the numbers**, win / tie / loss and yes / unclear / no count comparisons. Brackets hold the smallest and the
   largest difference, the first row minus the second (pp: percentage points). A lower ECE and a shorter time are better.
-  "Beyond rounding and noise" counts the differences that exceed both. "Undone" differences did not survive the
-  correction. Numbers that do not decide the verdict are not corrected. *Proposed rows* are the five variants of
-  RBUE: MC-RReLU, and MC-DropReLU with four values of q."""
+  "Beyond rounding and noise" counts the differences that exceed both. "Undone by the correction" counts the differences
+  that are not significant after it. Numbers that do not decide the verdict are not corrected. *Proposed rows* are the
+  five variants of RBUE: MC-RReLU, and MC-DropReLU with four values of q."""
 
 
 def protocols(ledger):

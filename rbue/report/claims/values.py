@@ -83,7 +83,7 @@ class Value:
     @cached_property
     def chance(self):
         """Two-sided p-value of this difference by its error alone, for printed numbers too."""
-        if isnan(self.error):  # the size of the test set is unknown, so nothing can be told apart
+        if isnan(self.error):  # the size of the test set is unknown, so no difference can be found
             return 1.0
         if not self.error:
             return float(not self.sign)

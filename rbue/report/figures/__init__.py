@@ -53,7 +53,7 @@ def draw_general(out):
 
 
 def grids(network):
-    """Return the tables beside a network's figures, as text."""
+    """Return the tables in the folder of a network's figures, as text."""
     return [grid for tables in GRIDS for grid in tables(network)]
 
 

@@ -14,7 +14,7 @@ from rbue.report.text import dataset_name
 from rbue.runs.predictions import scores
 
 percent, three = decimals(2), decimals(3)
-SEEDS = "Mean ± standard deviation over seeds (number of seeds)."
+SEEDS = "Numbers are mean ± standard deviation over seeds; the number of seeds is in brackets."
 
 
 @shown
@@ -55,8 +55,8 @@ TWIN = [
     number("ours_cost", "Cost, samples / noise off", "", factor),
 ]
 TWIN_NOTES = [
-    "Noise off: the same weights in one pass, with every random quantity replaced by its mean: for negative inputs, a "
-    "slope of 1 − q (DropReLU) or (l + u) / 2 (RReLU); no dropout; the posterior's means (SVI).",
+    "Noise off: one pass with the same weights, in which its mean replaces every random quantity. For negative inputs, "
+    "this is a slope of 1 − q (DropReLU) or (l + u) / 2 (RReLU). There is no dropout. SVI has its posterior's means.",
     SEEDS,
 ]
 
@@ -80,9 +80,9 @@ SCALED = [
     seeded("temperature", "Temperature", "", percent),
 ]
 SCALED_NOTES = [
-    "One temperature for the logarithm of the mean prediction. It is fitted by NLL on one half of the test set and "
-    "evaluated on the other half, and vice versa, since the paper has no validation set. Above 1, the network was "
-    "overconfident. If a half has no mistake, the temperature stays 1.",
+    "One temperature divides the logarithm of the mean prediction. We fit it by NLL on one half of the test set and "
+    "evaluate it on the other half, and vice versa, since the paper has no validation set. A temperature above 1 means "
+    "that the network was overconfident. If one half has no mistake, the temperature stays 1.",
     SEEDS,
 ]
 
@@ -106,7 +106,7 @@ OOD = [
     number("ours_images", "Images", "", count),
 ]
 OOD_NOTES = [
-    "AUROC of detecting out-of-distribution (OOD) images by their predictive entropy: 1 is perfect, 0.5 is chance.",
+    "AUROC: how well predictive entropy detects out-of-distribution (OOD) images. 1 is perfect, 0.5 is chance.",
     SEEDS,
 ]
 
@@ -137,10 +137,11 @@ MORE = [
     seeded("fpr95", "OOD images", "FPR95", three),
 ]
 MORE_NOTES = [
-    "Computed from `predictions.npz`. ECE: with bins of equal width, as in the tables; with equally many images per "
-    "bin; with bins within each predicted class; and by the paper's literal formula, which bins by the true class's "
-    "score and is no calibration error (see `rbue/runs/predictions.py`). AURC: the error on the least uncertain "
-    "images, averaged over the number of images kept. Mistakes and OOD images are detected by predictive entropy.",
+    "These scores are computed from `predictions.npz`. The four ECEs use bins of equal width, as in the tables; bins "
+    "with equally many images; bins within each predicted class; and the paper's literal formula, which bins by the "
+    "true class's score and is not a calibration error (see `rbue/runs/predictions.py`). AURC is the error on the "
+    "least uncertain images, averaged over the number of images kept. Predictive entropy detects mistakes and OOD "
+    "images.",
     SEEDS,
 ]
 
@@ -201,7 +202,7 @@ def grid(network, name):
     if frame.empty:
         return None
     columns, notes = (columns, notes) if name != "scores" else with_own_metrics(network)
-    columns = [column for column in (METHOD, *columns) if column.key in frame]  # a dataset may have no foreign images
+    columns = [column for column in (METHOD, *columns) if column.key in frame]  # a dataset may have no OOD images
     return Grid(f"{title}: {network.title()}", columns, frame.to_dict("records"), notes)
 
 

@@ -197,8 +197,8 @@ AVERAGES = [
 def averages_grid(title, frame):
     """Return the table of averages, with a note on mCE."""
     note = (
-        "Means over types and severities 1 to 5. mCE: per type, the error summed over severities, divided by Single's; "
-        "then the mean over types (Single is 100)."
+        "Numbers are means over types and severities 1 to 5. For mCE, the error of a type is summed over severities, "
+        "then divided by Single's; mCE is the mean of this ratio over types, in percent (Single has 100)."
     )
     title = f"Averages under corruption: {title.replace(chr(10), ', ')}"
     return Grid(title, AVERAGES, frame.to_dict("records"), [note])

@@ -31,11 +31,11 @@ MEASURES = {  # measure → (what the cells show, their unit)
 ENDS = ("low", "high")  # of a 95 % bootstrap interval over test images
 COLUMNS = {f"{kind}_{measure}": f"{kind.title()}-{measure.upper()}" for measure in MEASURES for kind in ("mean", "max")}
 NOTES = [
-    "Mean and maximum over the pairs of four samples (or members), with the natural logarithm. One seed: brackets hold "
-    "the 95 % bootstrap interval over test images. That of a maximum holds for all pairs together; older results have "
-    "none. Several seeds: mean ± standard deviation over seeds."
+    "Mean and maximum over the pairs of four samples or members, with the natural logarithm. For one seed, brackets "
+    "hold the 95 % bootstrap interval over test images. The interval of a maximum holds for all pairs together; older "
+    "results have none. For several seeds, the table shows mean ± standard deviation over seeds."
 ]
-PAPER_NOTES = ["The paper's Tables 4 and 5 state neither dataset nor logarithm; CIFAR-10 and nats are assumed."]
+PAPER_NOTES = ["The paper's Tables 4 and 5 state neither dataset nor logarithm. We assume CIFAR-10 and nats."]
 
 
 # --- load -------------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def stored(column):
 
 
 def table(frame, paper):
-    """Mean and max over pairs per run, then mean and std over seeds, with the paper's numbers beside ours."""
+    """Mean and max over pairs per run, then mean and std over seeds, with the paper's numbers next to ours."""
     runs = frame[["row", "seed"]].join(pd.DataFrame(map(over_pairs, frame.matrices), index=frame.index))
     ours = over_seeds(runs, ["row"], COLUMNS).set_index("row").join(intervals(frame))
     both = ours.join(paper.set_index("row").add_prefix("paper_"), how="left" if paper.empty else "outer")

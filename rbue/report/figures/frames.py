@@ -20,7 +20,7 @@ class Network:
     dataset: str
     arch: str
     runs: pd.DataFrame
-    paper_dir: Path  # of the paper's numbers, which some figures show beside ours
+    paper_dir: Path  # of the paper's numbers, which some figures show next to ours
 
     @property
     def clean(self):

@@ -108,7 +108,7 @@ class Marks:
         return hasattr(artist.axes, "_colorbar")
 
     def on_colour(self, text):
-        """Whether a text is written on a coloured cell, rather than on an empty one or beside them."""
+        """Whether a text is written on a coloured cell, and not on an empty one or next to them."""
         meshes = [each for each in text.axes.collections if isinstance(each, QuadMesh)] if text.axes else []
         inside = text.axes and text.get_transform() == text.axes.transData
         return any(inside and is_filled(mesh, *text.get_position()) for mesh in meshes)
@@ -143,7 +143,7 @@ def given_label(artist):
 
 
 def look(artist):
-    """Return what tells two lines apart, or None."""
+    """Return what distinguishes two lines, or None."""
     if not isinstance(artist, Line2D):
         return None
     return (

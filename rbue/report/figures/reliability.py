@@ -99,7 +99,7 @@ def diagrams(numbers, title):
 
 @styled
 def curves(numbers, title):
-    """Draw the baselines' curves and the proposed rows', each beside Single's and Deep Ensemble's."""
+    """Draw the baselines' curves and the proposed rows', both with Single's and Deep Ensemble's."""
     inside = numbers.row.map(framed(numbers.groupby("row").ours_error.first(), "accuracy"))
     panels = {name: rows for name, rows in split(numbers[inside]).items() if len(rows)}
     figure, axes = canvas(4 * len(panels) + 1, 4.6, ncols=len(panels), squeeze=False, sharey=True)

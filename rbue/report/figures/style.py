@@ -1,4 +1,4 @@
-"""The style of every figure: one look per row, one text size, one ink, fonts that survive print, reproducible files."""
+"""The style of every figure: one look per row, one text size, one ink, fonts for print, reproducible files."""
 
 import textwrap
 from pathlib import Path
@@ -107,7 +107,7 @@ def narrow(row):
 
 
 def shortened(name, most=40):
-    """Leave out the middle of a long name: its ends tell rows apart."""
+    """Leave out the middle of a long name: its ends distinguish rows."""
     return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
 
 

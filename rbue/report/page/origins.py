@@ -31,9 +31,9 @@ def counts(suite):
 
 MEANINGS = {
     "paper": "trains as Section 4.1.2 of the paper states",
-    "matched": "trains like `paper`, with the weight decay that fits the printed accuracies",
-    "fast": "is a short schedule for a first look",
-    "demo": "trains on handwritten digits, in seconds",
+    "matched": "trains like `paper`, but with the weight decay that fits the printed accuracies",
+    "fast": "trains for fewer epochs, for a quick result",
+    "demo": "trains on handwritten digits, which takes seconds",
 }
 
 
@@ -45,7 +45,7 @@ def protocols(suite):
     return [
         (
             name,
-            MEANINGS.get(name, "is a protocol of yours"),
+            MEANINGS.get(name, "is your own protocol"),
             run and f"{run.epochs} epochs, weight decay {run.weight_decay:g}",
         )
         for name, run in ordered
@@ -90,7 +90,7 @@ def coverage(suite):
 def speed_note(content):
     commits = sorted({commit(row.get("commit"), row.get("changed")) for row in content["rows"]})
     return (
-        "ms: time of one training step, or of predicting the whole test set. Speed-up: how many times as fast as the "
+        "ms: time of one training step, or of predicting the test set. Speed-up: how many times as fast as the "
         f"row under “compared with”; below 1 is slower. Limit: the speed of a large matrix product, "
         f"{benchmark.limit(content)}. Measured at commit {', '.join(commits)}."
     )

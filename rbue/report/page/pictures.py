@@ -1,7 +1,7 @@
 """The figures: their files, captions with the paper's numbers, and alternative texts for readers who cannot see them.
 
-Of each network, the page shows the figures of one protocol and links to the others. It shows the paper's figures of all
-networks first and the further ones as long as there is ROOM, so that the page stays small with any number of results.
+For each network, the page shows the figures of one protocol and links to the others. It shows the paper's figures of
+all networks first, then other figures up to ROOM bytes, so that the page stays small with any number of results.
 """
 
 import base64

@@ -81,6 +81,6 @@ class Suite:
 
 
 def links(suite, stem, forms):
-    """Return (name, relative address) of the files beside the page that exist: a table's CSV, a figure's PDF."""
+    """Return (name, relative address) of the files near the page that exist: a table's CSV, a figure's PDF."""
     paths = {name: stem.with_name(f"{stem.name}.{suffix}") for name, suffix in forms.items()}
     return [(name, path.relative_to(suite.folder).as_posix()) for name, path in paths.items() if path.exists()]

@@ -1,4 +1,4 @@
-"""The paper's Tables 1 to 3 and 6 beside ours: per dataset, per network, the protocols that were measured."""
+"""The paper's Tables 1 to 3 and 6 next to ours: per dataset and network, the protocols that were measured."""
 
 from rbue.report import cells, position
 from rbue.report.columns import METHOD, decimals, number
