@@ -134,6 +134,8 @@ def test_each_protocol_is_explained_before_the_first_table(tmp_path):
     before = build(runs, tmp_path, tmp_path).split("<table>")[0]
     assert re.findall(r"<dt><code>(\w+)</code></dt>", before) == ["paper", "matched", "fast"]
     assert "200 epochs, weight decay 0.0005" in before and "30 epochs" in before
+    both = build([*runs, result("Single", where=("tinyimagenet", "matched", "vgg13"))], tmp_path, tmp_path)
+    assert "200 epochs (TinyImageNet: 150), weight decay 0.0005" in both.split("<table>")[0]
 
 
 def test_of_two_protocols_one_is_shown_and_the_other_linked(tmp_path):

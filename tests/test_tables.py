@@ -16,7 +16,7 @@ from rbue.report import cells, position
 from rbue.report.cells import bold_agreement, paper_cells
 from rbue.report.columns import MISSING, duration
 from rbue.report.records import records
-from rbue.report.rows import LABELS, PROPOSED, ROWS, match_row
+from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, ROWS, match_row
 from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
 from rbue.runs.compose import canonical
 from rbue.runs.results import collect
@@ -209,6 +209,16 @@ def test_the_readme_has_one_table_of_five_columns_and_a_short_protocol_only_unti
     assert header.count("|") == 6 and "`matched`" in header and "`fast`" not in header
     assert "- CIFAR-10, VGG-13: [`protocol=matched`](results/tables/matched/cifar10.md) 1 of 10 rows" in text
     assert "`fast`" not in headline(build([few[0], *all_rows]))
+
+
+def test_the_readme_lists_networks_in_the_papers_order_and_says_when_all_are_measured():
+    places = [(dataset, "fast", arch) for dataset in DATASETS for arch in ARCHS]
+    runs = [result(label, where=place) for place in reversed(places) for label in LABELS]
+    whole, lacking = headline(build(runs)), headline(build(runs[:-1]))
+    assert "All 90 cells of the paper are measured, under these protocols:\n\n- CIFAR-10, VGG-13: " in whole
+    assert "Measured so far: 89 of the paper's 90 cells." in lacking
+    names = [line[2:].split(":")[0] for line in whole.splitlines() if line.startswith("- ")]
+    assert names == [f"{DATASETS[dataset]}, {ARCHS[arch]}" for dataset, _, arch in places]
 
 
 def test_a_missing_cell_prints_a_dash_beside_the_papers_number():
