@@ -98,6 +98,17 @@ def test_the_verdict_says_which_measured_cells_it_leaves_out():
     assert sentence == f"{whole}. {added}"
 
 
+def test_the_answer_about_corruption_names_the_networks_of_other_protocols():
+    rows = ("Single", "MC-RReLU")
+    full, short = (
+        [made_up.corrupted(row, types=range(19), where=("cifar10", *place)) for row in rows]
+        for place in (("matched", "resnet18"), ("fast", "densenet121"))
+    )
+    found = {f.short: f.sentence for f in verdict.build(made_up.read([*full, *short]), PAPER)}
+    added = ". Measured, but not used here, with protocol `fast`: CIFAR-10 DenseNet-121"
+    assert found["better calibrated under corruption"].endswith(f"Deep Ensemble(4), SVI{added}")
+
+
 def test_nothing_measured_is_no_verdict():
     assert set(answers(Evidence(Numbers({}, {}), PRINTED))) == {UNKNOWN}
     assert verdict.build([], PAPER) == []

@@ -46,6 +46,7 @@ class Evidence:
     corrupted_passes: dict = field(default_factory=dict)  # {(dataset, arch): passes of the variants, corrupted images}
     scores: dict = field(default_factory=dict)  # {(dataset, arch): {row: {"nll", "auroc", "n"}}}
     unused: dict = field(default_factory=dict)  # {(dataset, arch, row) of the paper: its protocols}, none of them ours
+    unused_corrupted: dict = field(default_factory=dict)  # the same of corrupted images
 
     @property
     def setting(self) -> str:
@@ -192,10 +193,13 @@ def left_out(cells: dict) -> str:
     """Say which of the paper's cells are measured, but under other protocols alone, so that no answer uses them."""
     if not cells:
         return ""
-    protocols = listed([f"`{name}`" for name in sorted({name for names in cells.values() for name in names})])
-    where = places_text({cell[:2] for cell in cells})
     several = f"{len(cells)} cells that are" if len(cells) > 1 else "cell that is"
-    return f". All answers here leave out the {several} measured only with protocol {protocols}: {where}"
+    return f". All answers here leave out the {several} measured only with {protocols_and_places(cells)}"
+
+
+def protocols_and_places(cells: dict) -> str:
+    protocols = listed([f"`{name}`" for name in sorted({name for names in cells.values() for name in names})])
+    return f"protocol {protocols}: {places_text({cell[:2] for cell in cells})}"
 
 
 def deep_ensemble(e: Evidence) -> Found:
@@ -306,6 +310,8 @@ def corruption(e: Evidence) -> Found:
         f"(n = {min(seeds)}{passes}). The best variant's median ECE over 19 corruptions is lower {counts}. At severity "
         f"5: {hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
+    if e.unused_corrupted:
+        text += f". Measured, but not used here, with {protocols_and_places(e.unused_corrupted)}"
     return answer([1 if wins[other] > 2 else -1 for other in others], 1), text
 
 
@@ -380,7 +386,8 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
         costs(runs),
         corrupted_passes(runs),
         scores(runs),
-        unused_cells(every, protocol),
+        unused_cells(every[in_tables(every)], protocol),
+        unused_cells(every[every.corrupted & every.listed], protocol),
     )
     return findings(evidence)
 
@@ -417,7 +424,7 @@ def scores(runs: pd.DataFrame) -> dict:
 
 def unused_cells(runs: pd.DataFrame, protocol: str) -> dict:
     """Return {(dataset, arch, row): protocols} of the paper's cells that are measured, but not under this protocol."""
-    cells = runs[in_tables(runs) & runs.dataset.isin(DATASETS) & runs.arch.isin(ARCHS) & runs.row.isin(LABELS)]
+    cells = runs[runs.dataset.isin(DATASETS) & runs.arch.isin(ARCHS) & runs.row.isin(LABELS)]
     found = cells.groupby(["dataset", "arch", "row"]).protocol.unique().to_dict()
     return {cell: list(protocols) for cell, protocols in found.items() if protocol not in protocols}
 
