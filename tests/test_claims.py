@@ -88,7 +88,7 @@ COUNTED_BY_HAND = [
     ("B2", "(-0.050 to +0.000)"),
     ("B4", "(2.41×"),
     ("B5", "ECE 3 win / 0 tie / 0 loss of 3 (-0.050 to -0.010), beyond rounding and noise 1 / 2 / 0"),
-    ("B7", "+0.053"),  # (.11 + .08 + .03) / 3 - .02
+    ("B7", "than on CIFAR-10 +0.053"),  # (.11 + .08 + .03) / 3 - .02
     ("D3", "MC-RReLU's Mean-JSD 1 win / 0 tie / 1 loss of 2"),
     ("D5", "Spearman's correlation of Mean-JSD and ECE over seven rows -0.50 (unclear)"),
     ("D6", "SVI's Max-DIS within 3 SE of Mean-DIS 5.1 SE (unclear)"),
@@ -107,6 +107,17 @@ COUNTED_BY_HAND = [
 @pytest.mark.parametrize(("claim", "count"), COUNTED_BY_HAND, ids=lambda value: value if len(value) < 4 else "")
 def test_the_code_counts_what_was_counted_by_hand(claim, count):
     assert count in LEDGER[claim].paper.evidence
+
+
+def test_two_networks_decide_about_the_spread_of_the_ece_and_are_named():
+    values = Numbers.of(paper_frame(PAPER)).values
+    for left, evidence in (
+        (("vgg13", "resnet18"), ", with VGG-13 and ResNet-18 +0.075 (yes)"),  # (.11 + .08) / 2 - .02
+        (("vgg13",), ""),
+    ):
+        known = {key: value for key, value in values.items() if key[1] in left}
+        verdict = on_ours({"id": "B7"}, {"matched": Numbers(known, dict.fromkeys(known, 1))})["matched"]
+        assert verdict.evidence.endswith(evidence) and bool(verdict.evidence) == bool(evidence)
 
 
 def test_what_only_a_figure_shows_is_undecided_and_names_the_cells():
@@ -406,6 +417,14 @@ def test_the_index_has_one_linked_line_per_claim_with_the_verdicts_under_the_fir
     assert "| [A14](#a14) | ECE improves over a single softmax | holds | not tested (so far reproduced) |" in lines
     assert any(line.endswith("| does not hold (by reading) | – |") for line in lines)
     assert "| Id | Claim | Paper | Ours |" in markdown(list(LEDGER.values()))
+
+
+def test_the_index_adds_the_verdict_of_another_protocol_if_the_first_does_not_test_the_claim():
+    short = [result(row, ece=ece, protocol="fast") for row, ece in ((SINGLE, 0.03), (Q8, 0.06))]
+    page = markdown(build([result(SINGLE), *short]))
+    assert "| [A14](#a14) | ECE improves over a single softmax | holds | not tested; `fast`: not reproduced |" in page
+    both = markdown(build([result(SINGLE, ece=0.03), result(Q8, ece=0.06), *short]))
+    assert "| [A14](#a14) | ECE improves over a single softmax | holds | not reproduced |" in both
 
 
 def test_a_card_has_the_papers_words_and_one_verdict_with_its_reason_per_side():

@@ -331,6 +331,12 @@ def test_layers_say_how_far_the_papers_formula_is_off():
     assert grid.rows[1] == ["1 relu_0", "64", "1.6", "1.62", "3.2", "2.00×", "0.8", "2.00×"]
 
 
+def test_the_page_has_no_table_of_many_layers_but_their_file_has_all(tmp_path):
+    deep = analysed("MC-DropReLU(0.8)") | {"variance": [layer(site) for site in range(variance.MANY + 1)]}
+    assert variance.grids(only([deep])) == []
+    assert str(variance.draw(only([deep]), tmp_path)[-1].read_text()).count("relu_") == variance.MANY + 1
+
+
 def test_a_layer_without_negative_inputs_has_no_ratio():
     quiet = analysed("MC-DropReLU(0.8)") | {"variance": [layer(0, negative=0.0)]}
     assert variance.grids(only([quiet]))[0].rows[1][5] == "–"

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from rbue.report import cells, claims, verdict
 from rbue.report import page as pages
-from rbue.report.columns import METHOD, decimals, duration, memory, number, seeded, words
+from rbue.report.columns import METHOD, count, decimals, duration, memory, number, seeded, words
 from rbue.report.figures import draw, draw_general, grids, left_out, networks
 from rbue.report.page import pictures, tables
 from rbue.report.page.markup import inline, table, without_tex
@@ -134,6 +134,8 @@ def test_each_protocol_is_explained_before_the_first_table(tmp_path):
     before = build(runs, tmp_path, tmp_path).split("<table>")[0]
     assert re.findall(r"<dt><code>(\w+)</code></dt>", before) == ["paper", "matched", "fast"]
     assert "200 epochs, weight decay 0.0005" in before and "30 epochs" in before
+    both = build([*runs, result("Single", where=("tinyimagenet", "matched", "vgg13"))], tmp_path, tmp_path)
+    assert "200 epochs (TinyImageNet: 150), weight decay 0.0005" in both.split("<table>")[0]
 
 
 def test_of_two_protocols_one_is_shown_and_the_other_linked(tmp_path):
@@ -146,6 +148,26 @@ def test_of_two_protocols_one_is_shown_and_the_other_linked(tmp_path):
     text = build(runs, tmp_path / "figures", tmp_path)
     assert 'id="figure-matched-cifar10-resnet18-behaviours"' in text and "<strong>Figure 11: space of" in text
     assert '<a href="figures/fast/cifar10/resnet18/behaviours.svg">behaviours</a>' in text
+
+
+def test_the_protocol_with_the_most_rows_of_the_paper_stands_for_a_network(tmp_path):
+    few = [result("Single", where=("cifar10", "matched", "densenet121"))]
+    many = [result(row, where=("cifar10", "fast", "densenet121")) for row in ("Single", "SVI")]
+    text = build([*few, *many], tmp_path, tmp_path)
+    assert "CIFAR-10 with DenseNet-121, protocol <code>fast</code></h3>" in text
+    assert text.index('id="table-cifar10-densenet121-fast"') < text.index('id="table-cifar10-densenet121-matched"')
+
+
+def test_large_figures_get_room_last(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "ROOM", 150)
+    folder = tmp_path / "figures/fast/cifar10/resnet18"
+    folder.mkdir(parents=True)
+    for name in ("variance", "samples", "rejection"):
+        (folder / f"{name}.svg").write_text('<svg viewBox="0 0 9 9"></svg>')
+    monkeypatch.setattr(pictures, "embedded", lambda path, *words: ("x" * 70, 9))
+    text = build([result("Single")], tmp_path / "figures", tmp_path)
+    assert re.findall(r'<figure class="item" id="[\w-]+-(\w+)"', text) == ["samples", "rejection"]
+    assert 'href="figures/fast/cifar10/resnet18/variance.svg"' in text
 
 
 def test_what_has_no_room_is_linked(tmp_path, monkeypatch):
@@ -273,6 +295,12 @@ def test_cells_sort_by_their_numbers_whatever_is_shown():
         '<td data-value="2147483648">2.00 GiB</td>',
         '<td class="words">fast 1</td>',
     ]
+
+
+def test_a_number_alone_is_sorted_by_its_text():
+    columns = [METHOD, number("hours", "Hours", "", decimals(1)), number("elements", "Elements", "", count)]
+    text = rendered(columns, [{"row": "a", "hours": 1.23456789, "elements": 65536}])
+    assert re.findall(r"<td[^>]*>.*?</td>", text) == ["<td>1.2</td>", '<td data-value="65536">65,536</td>']
 
 
 def test_what_is_missing_has_no_value_to_sort_by():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rbue.report.figures.style import canvas
-from rbue.report.figures.svg import hex_code, short, svg
+from rbue.report.figures.svg import CROWDED, hex_code, short, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -24,6 +24,15 @@ def test_a_point_has_its_row_and_its_values():
     axis.plot([1, 2, 30], [0.25, 0.5, 1], marker="s", label="SVI")
     axis.set(xlabel="Passes: samples or members", ylabel="ECE", xlim=(0, 10))
     assert titles(tree(figure), "SVI") == ["SVI\nPasses 1\nECE 0.25", "SVI\nPasses 2\nECE 0.5"]  # 30 is out of sight
+
+
+def test_many_points_share_a_title_that_names_their_row():
+    figure, (left, right) = canvas(6, 3, ncols=2)
+    left.plot(range(CROWDED + 1), range(CROWDED + 1), "s", label="SVI")
+    right.plot(range(CROWDED), range(CROWDED), "s", label="Single")
+    left.set_title("exact")
+    root = tree(figure)
+    assert titles(root, "SVI") == ["exact\nSVI"] and len(titles(root, "Single")) == CROWDED
 
 
 def test_a_mark_without_a_label_has_the_row_of_the_legend_entry_that_looks_the_same():

@@ -16,7 +16,7 @@ from rbue.report import cells, position
 from rbue.report.cells import bold_agreement, paper_cells
 from rbue.report.columns import MISSING, duration
 from rbue.report.records import records
-from rbue.report.rows import LABELS, PROPOSED, ROWS, match_row
+from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, ROWS, match_row
 from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
 from rbue.runs.compose import canonical
 from rbue.runs.results import collect
@@ -194,6 +194,14 @@ def test_a_cell_far_from_the_papers_has_a_reason_or_says_that_there_is_none():
     assert "ResNet-18 SVI -4.42 pp, ResNet-18 SVI ECE +0.260. The paper gives no settings of its SVI" in known
 
 
+def test_many_cells_far_from_the_papers_are_counted_instead_of_listed():
+    archs = ("vgg13", "resnet18", "densenet121")
+    runs = [result(label, 0.5, where=("cifar10", "matched", arch)) for arch in archs for label in LABELS]
+    (note,) = [line for line in markdown(table(runs)).splitlines() if "accuracy of" in line]
+    printed = "-46.12 pp to -43.37 pp"  # 96.12 and 93.37; three rows have reasons of their own
+    assert f"paper's number: accuracy of 27 cells ({printed}) and ECE of 3 cells (-0.020). Not explained." in note
+
+
 def test_an_underscore_in_a_rows_name_is_text_in_latex():
     run = replace(canonical("cifar10", "matched", "ivon"), arch="resnet18", hess_rate=0.1)
     text = latex(table([result("Single") | {"name": run.name, "config": run.identity}]))
@@ -209,6 +217,16 @@ def test_the_readme_has_one_table_of_five_columns_and_a_short_protocol_only_unti
     assert header.count("|") == 6 and "`matched`" in header and "`fast`" not in header
     assert "- CIFAR-10, VGG-13: [`protocol=matched`](results/tables/matched/cifar10.md) 1 of 10 rows" in text
     assert "`fast`" not in headline(build([few[0], *all_rows]))
+
+
+def test_the_readme_lists_networks_in_the_papers_order_and_says_when_all_are_measured():
+    places = [(dataset, "fast", arch) for dataset in DATASETS for arch in ARCHS]
+    runs = [result(label, where=place) for place in reversed(places) for label in LABELS]
+    whole, lacking = headline(build(runs)), headline(build(runs[:-1]))
+    assert "All 90 cells of the paper are measured, under these protocols:\n\n- CIFAR-10, VGG-13: " in whole
+    assert "Measured so far: 89 of the paper's 90 cells." in lacking
+    names = [line[2:].split(":")[0] for line in whole.splitlines() if line.startswith("- ")]
+    assert names == [f"{DATASETS[dataset]}, {ARCHS[arch]}" for dataset, _, arch in places]
 
 
 def test_a_missing_cell_prints_a_dash_beside_the_papers_number():

@@ -14,7 +14,7 @@ from rbue.progress import padded
 from rbue.report.cells import of_paper
 from rbue.report.columns import METHOD, MISSING, grid, pipe
 from rbue.report.latex import latex
-from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS
+from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, paper_order
 from rbue.report.text import (
     BESIDE_PAPER,
     HEADLINE,
@@ -55,16 +55,17 @@ def headline(tables):
     """Return the README's table: the network with the most measured rows under its fullest protocol, in five columns
     that fit a page. All networks have a line with links to their tables."""
     networks = by_network(t for t in tables if t.in_paper)
-    fullest = sorted(networks.items(), key=lambda item: -sum((cells.n > 0).sum() for cells in item[1].values()))
-    lines = [headline_text(*network, protocols_to_show(protocols)) for network, protocols in fullest]
-    if not lines:
+    if not networks:
         return ""
-    (dataset, arch), protocols = fullest[0]
+    ordered = sorted(networks.items(), key=lambda item: paper_order(item[0]))
+    lines = [headline_text(*network, protocols_to_show(protocols)) for network, protocols in ordered]
+    (dataset, arch), protocols = max(ordered, key=lambda item: sum((cells.n > 0).sum() for cells in item[1].values()))
     name, cells = max(protocols.items(), key=lambda item: (item[1].n > 0).sum())
     caption = f"**{dataset_name(dataset)} with {arch_name(arch)}**, `protocol={name}`:"
     shown = pipe(grid(*side_by_side({name: cells}, README), full=True))
     done, every = count_measured(networks), len(LABELS) * len(ARCHS) * len(DATASETS)
-    measured = f"Measured so far: {done} of the paper's {every} cells."
+    so_far = f"Measured so far: {done} of the paper's {every} cells."
+    measured = so_far if done < every else f"All {every} cells of the paper are measured, under these protocols:"
     return "\n\n".join([caption, shown, measured, "\n".join(f"- {line}" for line in lines)])
 
 

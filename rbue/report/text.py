@@ -208,17 +208,30 @@ def rows_of(runs, which):
     return ": " + "; ".join(f"{arch_name(arch)} {', '.join(rows)}" for arch, rows in held.items())
 
 
-FAR = {"accuracy": (0.5, "{} {:+.2f} pp"), "ece": (0.015, "{} ECE {:+.3f}")}  # larger differences need an explanation
+FAR = {"accuracy": (0.5, "{:+.2f} pp"), "ece": (0.015, "{:+.3f}")}  # larger differences need an explanation
+MANY = 20  # differences that are too many to list
 
 
 def difference_notes(table):
-    """List the cells far from the paper's, grouped by the reason in results/paper/explained.json."""
+    """Name the cells far from the paper's, grouped by the reason in results/paper/explained.json."""
     found = defaultdict(list)
-    for cell, (metric, (limit, text)) in product(table.cells.to_dict("records"), FAR.items()):
+    for cell, (metric, (limit, _)) in product(table.cells.to_dict("records"), FAR.items()):
         if abs(apart := cell[f"diff_{metric}"]) > limit:  # NaN, of a missing cell, is never greater
-            name = f"{arch_name(cell['arch'])} {cell['row']}"
-            found[reason(table.explained, cell | {"metric": metric})].append(text.format(name, apart))
-    return [f"Far from the paper's number: {', '.join(cells)}. {why}." for why, cells in found.items()]
+            name = f"{arch_name(cell['arch'])} {cell['row']}" + (" ECE" if metric == "ece" else "")
+            found[reason(table.explained, cell | {"metric": metric})].append((metric, name, apart))
+    return [f"Far from the paper's number: {far_text(cells)}. {why}." for why, cells in found.items()]
+
+
+def far_text(cells):
+    """List the differences, (metric, name, difference) each; of many, only their numbers and ranges."""
+    if len(cells) <= MANY:
+        return ", ".join(f"{name} {FAR[metric][1].format(apart)}" for metric, name, apart in cells)
+    told = []
+    for metric, name in (("accuracy", "accuracy"), ("ece", "ECE")):
+        if gaps := [apart for kind, _, apart in cells if kind == metric]:
+            ends = dict.fromkeys(FAR[metric][1].format(end) for end in (min(gaps), max(gaps)))
+            told.append(f"{name} of {len(gaps)} cells ({' to '.join(ends)})")
+    return " and ".join(told)
 
 
 def reason(explained, cell):

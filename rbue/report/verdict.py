@@ -12,11 +12,11 @@ from typing import Any
 import pandas as pd
 
 from rbue.report.bootstrap import mean_of as mean
-from rbue.report.claims.evidence import listed
+from rbue.report.claims.evidence import listed, places_text
 from rbue.report.claims.numbers import SEVERITIES, Numbers, our_frames, paper_frame
 from rbue.report.claims.values import Value, holm
 from rbue.report.records import in_tables, over_seeds, records
-from rbue.report.rows import LABELS, PROPOSED, by_protocol, labelled
+from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, by_protocol, labelled
 from rbue.report.text import arch_name, dataset_name
 
 YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
@@ -45,6 +45,8 @@ class Evidence:
     costs: dict = field(default_factory=dict)  # {(dataset, arch, row): {"test_ms_per_image", "tempered_ece"}}
     corrupted_passes: dict = field(default_factory=dict)  # {(dataset, arch): passes of the variants, corrupted images}
     scores: dict = field(default_factory=dict)  # {(dataset, arch): {row: {"nll", "auroc", "n"}}}
+    unused: dict = field(default_factory=dict)  # {(dataset, arch, row) of the paper: its protocols}, none of them ours
+    unused_corrupted: dict = field(default_factory=dict)  # the same of corrupted images
 
     @property
     def setting(self) -> str:
@@ -172,7 +174,7 @@ def printed_numbers(e: Evidence) -> Found:
     text = (
         f"{e.setting}our accuracy agrees with the printed one in {agree['accuracy']} of {len(cells)} measured cells, "
         f"our ECE in {agree['ece']}. The median difference is {middle['accuracy']:.2f} percentage points of accuracy "
-        f"and {middle['ece']:.3f} of ECE; our ECE is lower in {lower} cells. {width(allowed)}"
+        f"and {middle['ece']:.3f} of ECE; our ECE is lower in {lower} cells. {width(allowed)}{left_out(e.unused)}"
     )
     share = min(agree.values()) / len(cells)
     return (YES if share >= 0.9 else PARTLY if share >= 0.5 else NO), text[0].upper() + text[1:]
@@ -185,6 +187,19 @@ def width(allowed: dict[str, list[float]]) -> str:
         "Two numbers agree if rounding and the noise of two independent test sets can explain their difference: this "
         f"allows {accuracy} percentage points of accuracy and {ece} of ECE, depending on the cell"
     )
+
+
+def left_out(cells: dict) -> str:
+    """Say which of the paper's cells are measured, but under other protocols alone, so that no answer uses them."""
+    if not cells:
+        return ""
+    several = f"{len(cells)} cells that are" if len(cells) > 1 else "cell that is"
+    return f". All answers here leave out the {several} measured only with {protocols_and_places(cells)}"
+
+
+def protocols_and_places(cells: dict) -> str:
+    protocols = listed([f"`{name}`" for name in sorted({name for names in cells.values() for name in names})])
+    return f"protocol {protocols}: {places_text({cell[:2] for cell in cells})}"
 
 
 def deep_ensemble(e: Evidence) -> Found:
@@ -295,6 +310,8 @@ def corruption(e: Evidence) -> Found:
         f"(n = {min(seeds)}{passes}). The best variant's median ECE over 19 corruptions is lower {counts}. At severity "
         f"5, the median ECE is {hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
+    if e.unused_corrupted:
+        text += f". Measured, but not used here, with {protocols_and_places(e.unused_corrupted)}"
     return answer([1 if wins[other] > 2 else -1 for other in others], 1), text
 
 
@@ -360,8 +377,8 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
     if not frames:
         return []
     protocol = min(frames, key=by_protocol)
-    runs = records(results)
-    runs = runs[runs.protocol == protocol]
+    every = records(results)
+    runs = every[every.protocol == protocol]
     evidence = Evidence(
         Numbers.of(frames[protocol]),
         Numbers.of(paper_frame(paper_dir)),
@@ -369,6 +386,8 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
         costs(runs),
         corrupted_passes(runs),
         scores(runs),
+        unused_cells(every[in_tables(every)], protocol),
+        unused_cells(every[every.corrupted & every.listed], protocol),
     )
     return findings(evidence)
 
@@ -401,6 +420,13 @@ def scores(runs: pd.DataFrame) -> dict:
         values = known_values(cell, ["nll", "auroc"]) | {"n": cell["n"]}
         found.setdefault((cell["dataset"], cell["arch"]), {})[cell["row"]] = values
     return found
+
+
+def unused_cells(runs: pd.DataFrame, protocol: str) -> dict:
+    """Return {(dataset, arch, row): protocols} of the paper's cells that are measured, but not under this protocol."""
+    cells = runs[runs.dataset.isin(DATASETS) & runs.arch.isin(ARCHS) & runs.row.isin(LABELS)]
+    found = cells.groupby(["dataset", "arch", "row"]).protocol.unique().to_dict()
+    return {cell: list(protocols) for cell, protocols in found.items() if protocol not in protocols}
 
 
 def corrupted_passes(runs: pd.DataFrame) -> dict:

@@ -161,7 +161,12 @@ def index(ledger):
 
 
 def ours_in_short(entry, protocol):
-    return short(entry.ours[protocol]) if protocol in entry.ours else "–"
+    """Return the verdict under one protocol. If that protocol does not test the claim, one that does follows."""
+    if protocol not in entry.ours:
+        return "–"
+    tested = [(name, verdict) for name, verdict in entry.ours.items() if verdict.status != NOT_TESTED]
+    other = f"; `{tested[0][0]}`: {short(tested[0][1])}" if tested and tested[0][0] != protocol else ""
+    return short(entry.ours[protocol]) + (other if entry.ours[protocol].status == NOT_TESTED else "")
 
 
 def section(card):
@@ -205,7 +210,8 @@ def markdown(ledger):
     parts += [
         *short_training(ledger),
         "## All claims in short",
-        "*Paper*: do the printed numbers, or the text, support the claim? *Ours*: do our runs support it?",
+        "*Paper*: do the printed numbers, or the text, support the claim? *Ours*: do our runs support it? If the claim "
+        "is not tested with this protocol, but with another one, that one's verdict follows.",
         index(ledger),
         "## How a verdict is made",
         INTRO,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from rbue.report.records import NETWORK, everywhere, over_seeds
-from rbue.report.rows import by_protocol
+from rbue.report.rows import LABELS, by_protocol
 from rbue.report.text import arch_name, dataset_name
 from rbue.runs.places import PAPER
 
@@ -29,6 +29,11 @@ class Network:
     @property
     def corrupted(self):
         return self.runs[self.runs.corrupted]
+
+    @property
+    def papers_rows(self):
+        """The number of rows of the paper's tables that it was tested for."""
+        return len(set(self.clean.row) & set(LABELS))
 
     def folder(self, out):
         return Path(out) / self.protocol / self.dataset / self.arch

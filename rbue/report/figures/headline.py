@@ -116,19 +116,25 @@ def scaled(network, curves):
 # --- draw -------------------------------------------------------------------------------------------------------------
 
 
+SHAPES = {**dict(zip(ARCHS, "s^D", strict=True)), "resnet18": "o"}
+FILLINGS = dict(zip(DATASETS, ("full", "none", "left"), strict=True))
+FILLED = {"full": "filled", "none": "hollow", "left": "half filled"}
+
+
 def place_look(place):
     """Return the marker of a network. The marker says the architecture, its filling the dataset."""
-    known = {**dict(zip(ARCHS, "s^D", strict=True)), "resnet18": "o"}
-    filling = dict(zip(DATASETS, ("full", "none", "left"), strict=True))
-    return {"marker": known.get(place[1], "o"), "fillstyle": filling.get(place[0], "full"), "markersize": 5}
+    return {"marker": SHAPES.get(place[1], "o"), "fillstyle": FILLINGS.get(place[0], "full"), "markersize": 5}
+
+
+def places_of(cells):
+    return sorted(set(zip(cells.dataset, cells.arch, strict=True)), key=paper_order)
 
 
 def difference_panel(axis, cells, metric):
     """Draw a dot per cell; zero is the printed number."""
-    places = sorted(set(zip(cells.dataset, cells.arch, strict=True)), key=paper_order)
-    rows = in_order(cells.row)
+    places, rows = places_of(cells), in_order(cells.row)
     for cell in cells.itertuples():
-        at = rows.index(cell.row) + 0.7 * ((places.index((cell.dataset, cell.arch)) + 0.5) / len(places) - 0.5)
+        at = rows.index(cell.row) + 0.75 * ((places.index((cell.dataset, cell.arch)) + 0.5) / len(places) - 0.5)
         look, value = look_of(cell.row, cell.method), getattr(cell, f"diff_{metric}")
         error = {"ecolor": (look["color"], 0.35), "elinewidth": 1.6, "linestyle": "none", "label": cell.row}
         shape = place_look((cell.dataset, cell.arch))
@@ -169,12 +175,12 @@ def cost_panel(axis, frame, place):
 
 
 def place_handles(cells):
-    places = sorted(set(zip(cells.dataset, cells.arch, strict=True)), key=paper_order)
-    return {
-        f"{dataset_name(dataset)}, {arch_name(arch)}": Line2D([], [], color=INK, linestyle="none", **place_look(place))
-        for place in places
-        for dataset, arch in [place]
-    }
+    """Return the handles of the left panels: a shape per architecture, then a filling per dataset. Nine networks would
+    make a legend as high as the panels."""
+    datasets, archs = (dict.fromkeys(names) for names in zip(*places_of(cells), strict=True))
+    shapes = {arch_name(arch): place_look(("", arch)) for arch in sorted(archs, key=[*ARCHS].index)}
+    fillings = {f"{FILLED[FILLINGS[name]]}: {dataset_name(name)}": place_look((name, "")) for name in datasets}
+    return {name: Line2D([], [], color=INK, linestyle="none", **look) for name, look in (shapes | fillings).items()}
 
 
 def cost_handles(frame, place):
@@ -213,7 +219,8 @@ def caption(cells, network, frame):
 def picture(cells, network, frame):
     left, right = (["accuracy", "ece"] if len(cells) else []), (["cost"] if network else [])
     widths = [1] * len(left) + [1.7] * len(right)
-    figure, axes = canvas(WIDTH if left else 6.5, 6.2 if left else 5, [[*left, *right]], width_ratios=widths)
+    height = 6.2 + 0.35 * max(0, len(places_of(cells)) - 4) if left else 5  # more networks need more room per row
+    figure, axes = canvas(WIDTH if left else 6.5, height, [[*left, *right]], width_ratios=widths)
     for metric in left:
         difference_panel(axes[metric], cells, metric)
     if left:

@@ -7,7 +7,8 @@ matplotlib's own SVG: coordinates have one decimal, ticks and grid lines of an a
 marks share are on their group. Further:
 
 - a row's marks carry data-row and its legend entry data-key, so that a page can hide the row;
-- a point, a bar or a cell has a <title> with its row and its values, which browsers show on hover;
+- a point, a bar or a cell has a <title> with its row and its values, which browsers show on hover; of many points,
+  all have the same title, which names their row;
 - nothing is painted behind it, and greys are one of sixteen (#000, #111, … #fff), so that a page can invert them.
   A coloured cell and the text on it have the class `on`: their colours must stay.
 """
@@ -35,6 +36,7 @@ SHARED = {"fill", "stroke", "stroke-width", "fill-opacity", "stroke-opacity", "f
 ANCHORS = {"center": ("middle", 0.5), "right": ("end", 1.0)}
 WHITE = "background:#fff"  # of the file by itself; the page overrides it
 STOPS = 9  # of a colour scale
+CROWDED = 60  # points of one row: more are too close to point at, and their titles would be most of the file
 
 
 GREYS = ["#" + 3 * f"{level:x}" for level in range(16)]  # from black to white
@@ -253,16 +255,25 @@ class Renderer(RendererBase):
             shape = [marker_path.iter_segments(marker_trans + Affine2D().translate(*p) + self.flip) for p in places]
             self.put(*(Element("path", {"d": path_text(each)} | look) for each in shape))
         elif places:
-            self.put(group([self.marker(marker_path, marker_trans, look, place) for place in places]))
+            drawn = group([self.marker(marker_path, marker_trans, look, place) for place in places])
+            self.put(self.titled(drawn, places))
+
+    def titled(self, drawn, places):
+        """Give each marker of a group its values as title; many markers share one, which names their row."""
+        if self.artist in self.marks.rows and len(places) > CROWDED:
+            drawn.title = self.marks.named(self.artist)
+        elif self.artist in self.marks.rows:
+            for marker, place in zip(drawn.children, places, strict=True):
+                marker.title = self.marks.point(self.artist, place)
+        return drawn
 
     def marker(self, path, transform, look, place):
         x, y = map(short, self.flip.transform(place))
-        title = self.marks.point(self.artist, place) if self.artist in self.marks.rows else ""
         if radius := circle(path, transform):
-            return Element("circle", {"cx": x, "cy": y, "r": radius} | look, title=title)
+            return Element("circle", {"cx": x, "cy": y, "r": radius} | look)
         upside = transform + Affine2D().scale(1, -1)
         name = self.shapes.setdefault(path_text(path.iter_segments(upside)), f"m{len(self.shapes)}")
-        return Element("use", {"href": f"#{name}", "x": x, "y": y} | look, title=title)
+        return Element("use", {"href": f"#{name}", "x": x, "y": y} | look)
 
     def draw_hatch(self, gc, d):
         if gc.get_hatch():

@@ -211,8 +211,9 @@ def layers_grid(network, numbers):
 
 
 def grids(network):
+    """Return the table of the layers. The page has none of many layers: their figure links to the numbers."""
     frame = load(network)
-    return [] if frame.empty else [layers_grid(network, layers(frame))]
+    return [layers_grid(network, layers(frame))] if len(frame) and frame.site.nunique() <= MANY else []
 
 
 def draw(network, folder):

@@ -30,8 +30,10 @@ TEMPLATES.filters |= {"inline": markup.inline, "plain": markup.plain, "tex": mar
 def build(results, paper_dir, figures_dir, benchmarks_dir):
     """Return the page, which opens with the verdict."""
     suite = Suite.of(results, paper_dir, figures_dir, benchmarks_dir)
-    headline, method, networks = pictures.headline(suite), pictures.method(suite), pictures.networks(suite)
-    drawn = [headline] * bool(headline) + [f for part in (method, *networks) for f in part["pictures"]]
+    headline, method, speed = pictures.headline(suite), pictures.method(suite), origins.speed(suite)
+    others = [f for f in (headline, *method["pictures"], *(bars for _, bars in speed)) if f]
+    networks = pictures.networks(suite, others)
+    drawn = others + [f for part in networks for f in part["pictures"]]
     return TEMPLATES.get_template("page.html").render(
         in_short=verdict.in_short(suite.findings),
         verdict=verdicts.opening(suite.findings),
@@ -50,7 +52,7 @@ def build(results, paper_dir, figures_dir, benchmarks_dir):
         networks=networks,
         claims=verdicts.section(suite),
         coverage=origins.coverage(suite),
-        speed=origins.speed(suite),
+        speed=speed,
         runs=origins.runs(suite),
         command=COMMAND,
     )

@@ -50,7 +50,17 @@ def header(column):
 def body_cell(column, cell):
     text, value = column.shown(cell), column.number(cell)
     kinds = [column.side, text == MISSING and "missing", None if column.value else "words"]
-    return {"text": text, "kind": " ".join(filter(None, kinds)), "value": None if value is None else f"{value:.10g}"}
+    return {"text": text, "kind": " ".join(filter(None, kinds)), "value": sort_value(text, value)}
+
+
+def sort_value(text, value):
+    """Return the number by which the page sorts a cell, in few digits; None if it has none, or shows one alone."""
+    if value is None or PLAIN.fullmatch(text):
+        return None
+    return f"{value:.10g}" if float(value).is_integer() else f"{value:.6g}"
+
+
+PLAIN = re.compile(r"\d+(\.\d+)?")  # a text that page.js reads as a number
 
 
 def table(columns, cells, caption, name, **more):

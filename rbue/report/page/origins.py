@@ -12,7 +12,7 @@ from rbue.report.page.markup import slug, table
 from rbue.report.page.pictures import benchmark_picture
 from rbue.report.page.suite import links
 from rbue.report.records import commit
-from rbue.report.rows import ARCHS, DATASETS, FULL, HYPERPARAMETER, LABELS, NAMES, ROWS
+from rbue.report.rows import ARCHS, DATASETS, FULL, HYPERPARAMETER, LABELS, NAMES, ROWS, paper_order
 from rbue.report.text import arch_name, dataset_name
 from rbue.runs.compose import canonical
 
@@ -39,24 +39,34 @@ MEANINGS = {
 
 def protocols(suite):
     """Return (name, meaning, settings) of each protocol on the page, from its config."""
-    found = suite.runs[~suite.runs.corrupted].groupby("protocol").dataset.first().items()
-    known = [(name, canonical(dataset, name, "single")) for name, dataset in found]
-    ordered = sorted(known, key=lambda item: (item[0] not in FULL, item[0] != "paper", item[0]))
+    found = suite.runs[~suite.runs.corrupted].groupby("protocol").dataset.unique().items()
+    ordered = sorted(found, key=lambda item: (item[0] not in FULL, item[0] != "paper", item[0]))
     return [
-        (
-            name,
-            MEANINGS.get(name, "is your own protocol"),
-            run and f"{run.epochs} epochs, weight decay {run.weight_decay:g}",
-        )
-        for name, run in ordered
+        (name, MEANINGS.get(name, "is your own protocol"), settings(name, sorted(datasets, key=order_of)))
+        for name, datasets in ordered
     ]
+
+
+def order_of(dataset):
+    return paper_order([dataset])
+
+
+def settings(protocol, datasets):
+    """Return `200 epochs (TinyImageNet: 150), weight decay 0.0005`; None if conf/ has no such protocol."""
+    runs = {dataset: run for dataset in datasets if (run := canonical(dataset, protocol, "single"))}
+    if not runs:
+        return None
+    usual, *_ = runs.values()
+    others = [f"{dataset_name(name)}: {run.epochs}" for name, run in runs.items() if run.epochs != usual.epochs]
+    apart = f" ({', '.join(others)})" if others else ""
+    return f"{usual.epochs} epochs{apart}, weight decay {usual.weight_decay:g}"
 
 
 # --- coverage ---------------------------------------------------------------------------------------------------------
 
 
 def coverage_cell(place, found):
-    measured = {label: ", ".join(found[*place, label]) for label in LABELS if (*place, label) in found}
+    measured = {label: ",\n".join(found[*place, label]) for label in LABELS if (*place, label) in found}
     name = f"{dataset_name(place[0])}, {arch_name(place[1])}"
     return dict.fromkeys(LABELS, MISSING) | measured | {"row": name, "done": len(measured)}
 

@@ -1,11 +1,13 @@
 """The figures: their files, captions with the paper's numbers, and alternative texts for readers who cannot see them.
 
 For each network, the page shows the figures of one protocol and links to the others. It shows the paper's figures of
-all networks first, then other figures up to ROOM bytes, so that the page stays small with any number of results.
+all networks first, then other figures, the largest last. It links to what does not fit into ROOM bytes, so that the
+page stays small with any number of results.
 """
 
 import base64
 import re
+from itertools import product
 from zlib import crc32
 
 from markupsafe import Markup, escape
@@ -18,7 +20,8 @@ from rbue.report.page.suite import links
 from rbue.report.rows import paper_order
 from rbue.report.text import arch_name, dataset_name
 
-ROOM = 1_700_000  # bytes of figures on the page
+ROOM = 2_100_000  # letters of figures on the page
+LARGE = ("samples", "variance")  # figures that are several times as large as others
 PIXELS = 1.45  # on the screen, per point of a figure: text of 9 points is read at 13 pixels
 FORMS = {"PDF": "pdf", "SVG": "svg", "CSV": "csv"}
 COLOUR = re.compile(r'(?:fill|stroke)="(#[0-9a-f]{3,6})"')
@@ -241,37 +244,38 @@ def chosen(suite):
     return sorted(best, key=lambda n: paper_order((n.dataset, n.arch)))
 
 
-def within_room(suite):
-    """Return the figures that the page shows: kind by kind, the paper's first, as long as there is room."""
-    found, left = set(), ROOM
-    for stem in NETWORK:
-        for path in (network.folder(suite.figures_dir) / f"{stem}.svg" for network in chosen(suite)):
-            if path.exists() and path.stat().st_size <= left:
-                found.add(path)
-                left -= path.stat().st_size
+def within_room(suite, others):
+    """Return {path: picture} of what the page shows beside the other figures: kind by kind, while there is room."""
+    found, left = {}, ROOM - sum(len(figure["svg"] or "") for figure in others)
+    kinds, shown = [*(stem for stem in NETWORK if stem not in LARGE), *LARGE], chosen(suite)
+    for stem, network in product(kinds, shown):
+        path = network.folder(suite.figures_dir) / f"{stem}.svg"
+        figure = network_picture(suite, path, network) if path.exists() else None
+        if figure and len(figure["svg"]) <= left:
+            found[path] = figure
+            left -= len(figure["svg"])
     return found
 
 
-def networks(suite):
-    """Return one part per network: its figures and tables, and links to what is not shown."""
-    shown = within_room(suite)
+def network_picture(suite, path, network):
+    caption, alt = NETWORK[path.stem]
+    words = capital(numbered(path.stem, network), caption), f"{network.title()}. {alt}"
+    return picture(suite, path, *words, tags=tags_of(network))
+
+
+def tags_of(network):
+    return {"dataset": network.dataset, "network": network.arch, "protocol": network.protocol}
+
+
+def networks(suite, others):
+    """Return one part per network: its figures and tables, and links to what has no room beside the other figures."""
+    shown = within_room(suite, others)
     return [network_part(suite, network, shown) for network in chosen(suite)]
 
 
 def network_part(suite, network, shown):
     folder, place = network.folder(suite.figures_dir), (network.protocol, network.dataset, network.arch)
-    tags = {"dataset": network.dataset, "network": network.arch, "protocol": network.protocol}
-    figures = [
-        picture(
-            suite,
-            folder / f"{stem}.svg",
-            capital(numbered(stem, network), caption),
-            f"{network.title()}. {alt}",
-            tags=tags,
-        )
-        for stem, (caption, alt) in NETWORK.items()
-        if folder / f"{stem}.svg" in shown
-    ]
+    tags, paths = tags_of(network), [folder / f"{stem}.svg" for stem in NETWORK]
     tables = grids(network)  # of corrupted images, there is one per source
     names = distinct(slug("table", *place, each.title.split(":")[0]) for each in tables)
     found = [
@@ -284,7 +288,7 @@ def network_part(suite, network, shown):
         "title": f"{dataset_name(network.dataset)} with {arch_name(network.arch)}",
         "protocol": network.protocol,
         "tags": {key: tags[key] for key in ("dataset", "network")},
-        "pictures": figures,
+        "pictures": [shown[path] for path in paths if path in shown],
         "tables": found,
         "linked": [each for n in same if (each := linked(suite, n, shown))],
     }

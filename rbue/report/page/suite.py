@@ -10,7 +10,7 @@ from rbue.report import cells, claims, position, verdict
 from rbue.report.figures import networks
 from rbue.report.figures.style import COLOURS
 from rbue.report.records import records
-from rbue.report.rows import FULL, ROWS, by_protocol, paper_order
+from rbue.report.rows import ROWS, by_protocol, paper_order
 from rbue.report.tables import by_network, count_measured
 from rbue.report.text import arch_name, dataset_name
 
@@ -58,9 +58,10 @@ class Suite:
         return by_network(self.tables)
 
     def best(self, dataset, arch):
-        """Return the protocol that stands for a network: a full schedule first, then the one with the most rows."""
+        """Return the protocol that stands for a network: the one with the most of the paper's rows, which the paper's
+        figures need; of two, the full schedule."""
         found = [network for network in self.networks if (network.dataset, network.arch) == (dataset, arch)]
-        return min(found, key=lambda n: (n.protocol not in FULL, -n.clean.row.nunique())).protocol
+        return min(found, key=lambda n: (-n.papers_rows, by_protocol(n.protocol))).protocol
 
     def rows(self):
         """Return (row, colour) of every row of the tables and figures."""

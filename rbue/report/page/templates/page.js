@@ -8,7 +8,8 @@ const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 const key = cell => {
   if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
   const text = cell.textContent.trim();
-  return text === "–" || text === "" ? null : text;
+  if (text === "–" || text === "") return null;
+  return cell.classList.contains("words") || Number.isNaN(Number(text)) ? text : Number(text);
 };
 
 const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
