@@ -424,11 +424,8 @@ def test_the_framework_counts_the_passes_it_shows(monkeypatch, tmp_path):
 
 def test_results_of_the_first_version_still_draw_what_they_have(tmp_path):
     drawn = draw(only([result("Single"), sampled("SVI", 0.9, 0.91)]), tmp_path)
-    assert [name for name, paths in drawn.items() if paths] == [
-        "diversity matrices",
-        "space of behaviours",
-        "metrics against samples",
-    ]
+    known = ["diversity matrices", "space of behaviours", "metrics against samples"]
+    assert [name for name, paths in drawn.items() if paths] == known
 
 
 def test_two_runs_write_the_same_bytes(tmp_path):
@@ -470,7 +467,6 @@ def test_the_posterior_shows_each_weight_and_every_epoch_over_seeds():
     spread, course = posterior.layers(frame), posterior.curves(frame)
     assert list(spread.name) == ["conv.weight", "fc.weight"] and set(spread.n) == {2}  # a bias has no distribution
     assert spread.ours_q50.tolist() == pytest.approx([0.010, 0.010]) and set(spread.ours_start) == {0.007}
-    assert course.ours_kl.tolist() == [640, 620, 600] and course.ours_accuracy.tolist() == pytest.approx(
-        [0.3, 0.6, 0.9]
-    )
+    assert course.ours_kl.tolist() == [640, 620, 600]
+    assert course.ours_accuracy.tolist() == pytest.approx([0.3, 0.6, 0.9])
     assert posterior.load(only([analysed("Single")])).empty

@@ -347,13 +347,10 @@ def test_a_yaml_without_its_schema_is_refused(door):
 
 def test_a_yaml_without_its_package_is_refused(door):
     folder = door({"dir/method/stray.yaml": own_yaml("stray")}) / "dir"
-    assert "method=stray is named in a YAML, but no package registers it" in refusal(
-        folder=folder, words=["method=stray"]
-    )
+    said = "method=stray is named in a YAML, but no package registers it"
+    assert said in refusal(folder=folder, words=["method=stray"])
     door({"dir/method/stray.yaml": own_yaml("stray", "")})
-    assert "method=stray is named in a YAML, but no package registers it" in refusal(
-        folder=folder, words=["method=stray"]
-    )
+    assert said in refusal(folder=folder, words=["method=stray"])
 
 
 @pytest.mark.parametrize(

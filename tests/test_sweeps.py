@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import count
 
 import made_up
 import pytest
@@ -307,22 +308,26 @@ def ended_by_usr1():
     signal.signal(signal.SIGUSR1, before)
 
 
+def asked_in_call(number, step=steps.Step.__call__):
+    """Return a training step that asks its training to end in this call."""
+    calls = count(1)
+
+    def stepping(self):
+        step(self)
+        if next(calls) == number:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    return stepping
+
+
 @pytest.mark.usefixtures("ended_by_usr1")
 def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_the_same_weights(
     digits_run, few_digits, tmp_path
 ):
     whole, stopped = digits_run("epochs=2"), digits_run("epochs=2", f"weights_dir={tmp_path}/stopped")
     training.load_or_train([whole], few_digits, CPU)
-    step, count = steps.Step.__call__, [0]
-
-    def asked_in_step_six(self):
-        step(self)
-        count[0] += 1
-        if count[0] == 6:
-            os.kill(os.getpid(), signal.SIGUSR1)
-
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(steps.Step, "__call__", asked_in_step_six)
+        patch.setattr(steps.Step, "__call__", asked_in_call(6))
         training.load_or_train([stopped], few_digits, CPU)
     assert checkpoints.steps_done(stopped) == 6  # with four steps per epoch
     training.load_or_train([stopped], few_digits, CPU)
@@ -347,16 +352,9 @@ def test_a_signal_after_the_last_step_waits_for_the_weights_and_is_not_lost(digi
 
 @pytest.mark.usefixtures("ended_by_usr1")
 def test_a_pack_asked_to_end_is_kept_at_one_step_and_goes_on_together(digits_run, few_digits, monkeypatch):
-    runs, step, count = [digits_run("epochs=2", f"seed={k}") for k in range(3)], steps.Step.__call__, [0]
-
-    def asked_by_the_second_in_step_six(self):
-        step(self)
-        count[0] += 1
-        if count[0] == 17:
-            os.kill(os.getpid(), signal.SIGUSR1)
-
+    runs = [digits_run("epochs=2", f"seed={k}") for k in range(3)]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(steps.Step, "__call__", asked_by_the_second_in_step_six)
+        patch.setattr(steps.Step, "__call__", asked_in_call(17))  # by the second run, in step six
         loop.fit(runs, few_digits, CPU)
     assert [checkpoints.steps_done(run) for run in runs] == [6, 6, 6]
     (pack,) = packs.packs(runs, torch.device("cuda"))
