@@ -24,6 +24,7 @@ from rbue.report.figures import (
     posterior,
     reliability,
     samples,
+    style,
     variance,
 )
 from rbue.report.figures.style import COLOURS, framed
@@ -132,7 +133,7 @@ def test_titles_say_the_source_and_the_numbers_of_types_seeds_and_samples():
 def test_the_title_counts_the_samples_of_what_is_drawn_alone(tmp_path, monkeypatch):
     titles = []
     monkeypatch.setattr(corruptions, "box_plots", lambda numbers, title: titles.append(title))
-    monkeypatch.setattr(corruptions, "save", lambda *_: [])
+    monkeypatch.setattr(style, "save", lambda *_: [])
     monkeypatch.setattr(corruptions, "median_curves", lambda *_: None)
     runs = [corrupted("Single"), corrupted("MC-DropReLU(0.8)"), corrupted("MC-DropReLU(0.95)", samples=20)]
     corruptions.draw(only(runs), tmp_path)
