@@ -111,9 +111,8 @@ def test_an_illegal_line_is_refused_before_the_first_job(line, sentence, tmp_pat
 
 def test_a_sweep_without_m_says_how_it_is_started(tmp_path):
     done = call("train.py", "sweep=table1", cwd=tmp_path)
-    assert done.returncode != 0 and done.stderr.strip() == (
-        "refused: sweep=table1 is many runs: python train.py -m sweep=table1 starts them"
-    )
+    said = "refused: sweep=table1 is many runs: python train.py -m sweep=table1 starts them"
+    assert done.returncode != 0 and done.stderr.strip() == said
 
 
 def test_a_sweep_trains_what_is_shared_once_and_skips_what_is_done(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 from contextlib import contextmanager
+from itertools import product
 
 import torch
 from torch.nn import functional as F
@@ -122,10 +123,8 @@ def package_corruptions(images):
     able = [name for name in TYPES if can_corrupt(corrupt, pictures[0], name)]
 
     def run():
-        for name in able:
-            for severity in SEVERITIES:
-                for picture in pictures:
-                    corrupt(picture, corruption_name=name, severity=severity)
+        for name, severity, picture in product(able, SEVERITIES, pictures):
+            corrupt(picture, corruption_name=name, severity=severity)
 
     return run, able
 

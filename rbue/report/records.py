@@ -14,15 +14,8 @@ from rbue.runs import schema
 NETWORK = ["protocol", "dataset", "arch"]
 KEY = [*NETWORK, "row"]
 SCORES = ["accuracy", "ece", "nll", "brier", "entropy"]
-MEASURES = [
-    *SCORES,
-    "train_seconds",
-    "time_ratio",
-    "parameters",
-    "peak_train_bytes",
-    "peak_evaluate_bytes",
-    "test_ms_per_image",
-]
+MEASURES = [*SCORES, "train_seconds", "time_ratio", "parameters"]
+MEASURES += ["peak_train_bytes", "peak_evaluate_bytes", "test_ms_per_image"]
 FLAGS = ["corrupted", "listed", "shared", "on_cpu", "by_step", "other_code"]
 NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
 IDENTITY = ["corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "hyperparameter"]

@@ -362,15 +362,8 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
     protocol = min(frames, key=by_protocol)
     runs = records(results)
     runs = runs[runs.protocol == protocol]
-    evidence = Evidence(
-        Numbers.of(frames[protocol]),
-        Numbers.of(paper_frame(paper_dir)),
-        protocol,
-        costs(runs),
-        corrupted_passes(runs),
-        scores(runs),
-    )
-    return findings(evidence)
+    numbers = Numbers.of(frames[protocol]), Numbers.of(paper_frame(paper_dir))
+    return findings(Evidence(*numbers, protocol, costs(runs), corrupted_passes(runs), scores(runs)))
 
 
 def findings(evidence: Evidence) -> list[Finding]:
@@ -432,9 +425,7 @@ READING = (
 
 def in_short(found: list[Finding]) -> str:
     """Return which claims hold, which do not, and which hold in part, as sentences."""
-    named = {
-        answer: [f.short for f in found if f.answer == answer and f.short] for answer in (YES, NO, PARTLY, UNKNOWN)
-    }
+    named = {said: [f.short for f in found if f.answer == said and f.short] for said in (YES, NO, PARTLY, UNKNOWN)}
     parts = [
         f"RBUE is {listed(named[YES])}" if named[YES] else "",
         f"It is not {' and not '.join(named[NO])}" if named[NO] else "",

@@ -32,9 +32,8 @@ def choose(name, per_gpu=None):
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"device={name} is not available here ({str(error).splitlines()[0]}): try device=auto"
-        ) from error
+        why = str(error).splitlines()[0]
+        raise UserError(f"device={name} is not available here ({why}): try device=auto") from error
     if name.startswith("cuda:"):
         torch.cuda.set_device(name)  # streams and graphs are created on the current device
     torch.backends.cudnn.benchmark = True  # shapes never change, so trying all convolution algorithms once pays off
