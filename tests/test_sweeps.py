@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from itertools import count
@@ -12,7 +10,7 @@ from itertools import count
 import made_up
 import pytest
 import torch
-from commands import call
+from commands import begin, call
 from conftest import ROOT, have_same_weights
 
 from hydra_plugins import rbue_launcher
@@ -33,8 +31,8 @@ def runs(line):
     return sweeps.runs_of(line.split())
 
 
-def command(*words):
-    return [sys.executable, str(ROOT / "train.py"), *words]
+def train(folder, *words):
+    return begin(ROOT / "train.py", *words, cwd=folder)
 
 
 def status(*words, cwd):
@@ -252,8 +250,8 @@ def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits
 
 
 def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
-    words = command("-m", *TINY, "method=deep_ensemble", "members=2", "seed=0,1,2")
-    both = [subprocess.Popen(words, cwd=tmp_path, stdout=-1, stderr=-1, text=True) for _ in range(2)]
+    words = ["-m", *TINY, "method=deep_ensemble", "members=2", "seed=0,1,2"]
+    both = [train(tmp_path, *words) for _ in range(2)]
     said = [process.communicate(timeout=600) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     wrote = Counter(line for out, _ in said for line in out.splitlines() if line.startswith("wrote "))
@@ -287,7 +285,7 @@ def test_a_cell_that_another_process_is_at_keeps_no_other_waiting(tmp_path):
     line = [*TINY, "method=dropreLU", "q=0.8,0.9"]
     first, second = (tmp_path / results.folder(run) for run in runs(" ".join(line)))
     lock = locks.try_lock(first)
-    process = subprocess.Popen(command("-m", *line), cwd=tmp_path, stdout=-1, stderr=-1, text=True)
+    process = train(tmp_path, "-m", *line)
     try:
         until = time.monotonic() + 120
         while not (second / "result.json").exists() and time.monotonic() < until:
@@ -370,7 +368,7 @@ def test_a_training_that_two_cells_need_is_locked_once(digits_run, tmp_path):
 
 def test_a_lock_is_free_when_its_holder_was_killed(tmp_path):
     code = f"from rbue.runs import locks; lock = locks.try_lock({str(tmp_path / 'a')!r}); print(1, flush=True)"
-    holder = subprocess.Popen([sys.executable, "-c", f"{code}; import time; time.sleep(99)"], cwd=ROOT, stdout=-1)
+    holder = begin("-c", f"{code}; import time; time.sleep(99)")
     holder.stdout.readline()
     assert locks.try_lock(tmp_path / "a") is None
     assert f"process {holder.pid} on" in locks.holder(tmp_path / "a")
@@ -395,7 +393,7 @@ def test_a_lock_leaves_no_folder_that_was_not_there(tmp_path):
 
 
 def test_sigterm_ends_a_plain_run_after_a_checkpoint(tmp_path):
-    process = subprocess.Popen(command(*TINY, "epochs=500"), cwd=tmp_path, stdout=-1, stderr=-1, text=True)
+    process = train(tmp_path, *TINY, "epochs=500")
     while not list(tmp_path.rglob("curve.csv")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
