@@ -15,15 +15,13 @@ from rbue.runs.messages import sentence
 
 
 class UnionSweeper(BasicSweeper):
-    """A sweeper over several grids: `sweep=name` stands for those of conf/sweep/name.yaml. Hydra's own sweeper takes
-    one grid only."""
+    """A sweeper over several grids, those of conf/sweep/name.yaml for `sweep=name`. Hydra's own sweeper takes one."""
 
     def __init__(self, grids, clean, also):
         super().__init__(max_batch_size=None)
 
     def sweep(self, arguments):
-        """Launch the jobs that are not finished. After all jobs, print the table again and exit with an error if some
-        failed."""
+        """Launch the jobs that are not finished. Then print the table again, and exit with an error if some failed."""
         loader = self.hydra_context.config_loader
         jobs = sweeps.jobs(arguments, loader, lambda overrides: loader.load_sweep_config(self.config, overrides))
         runs = [run for _, run in jobs]

@@ -113,8 +113,7 @@ def predict_in_passes(network, pictures, count):
 
 
 def package_corruptions(images):
-    """Return a function that makes all corruptions which the installed imagecorruptions package can still make, and
-    their names."""
+    """Return a function that makes all corruptions which imagecorruptions can still make, and their names."""
     import cv2
     from imagecorruptions import corrupt
 

@@ -79,8 +79,7 @@ def refuse_deep(image, path):
 
 
 def refuse_transparent(image, path):
-    """Refuse images with transparent pixels: their colours, which nobody sees, would be shown. Opaque ones may have an
-    alpha channel."""
+    """Refuse images with transparent pixels: hidden colours would be shown. Opaque ones may have an alpha channel."""
     if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] < 255:
         raise UserError(f"{path} has transparent pixels: save it on a background of your choice")
 

@@ -228,8 +228,7 @@ def verify_labels(labels, classes, path):
 
 
 def fetch(source, folder):
-    """Download and unpack into a temporary folder, then move it into place, so that an interrupted download leaves no
-    incomplete dataset."""
+    """Download and unpack into a temporary folder, then move it: an interruption leaves no incomplete dataset."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -171,8 +171,7 @@ LEVEL_SCORES = ["accuracy", "ece", "nll"]
 
 
 def levels(result):
-    """Return the scores of one run per type and severity, accuracy in percent. Severity 0, type `none`, is the clean
-    test set."""
+    """Return a run's scores per type and severity, accuracy in percent. Severity 0, type `none`: the clean test set."""
     clean = schema.Level(0, *(result.metrics.get(score) for score in LEVEL_SCORES))
     tested = [("none", clean), *((kind, level) for kind, found in result.corruptions.types.items() for level in found)]
     frame = pd.DataFrame({"type": kind, **vars(level)} for kind, level in tested)

@@ -436,8 +436,7 @@ def in_short(found: list[Finding]) -> str:
 
 
 def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:
-    """Return the answer in one line, then the findings as a Markdown list with links to the claims behind them, then
-    how to read them."""
+    """Return the answer in one line, the findings as a list with links to their claims, and how to read them."""
     lines = [f"**{in_short(found)}.**", ""]
     for finding in found:
         links = ", ".join(f"[{name}]({claims}#{name.lower()})" for name in finding.ids)

@@ -85,8 +85,7 @@ def peak_memory(device):
 
 
 def host_peak():
-    """Peak memory of this process in bytes. Linux also counts the memory of the parent process in ru_maxrss, but not in
-    VmHWM."""
+    """Peak memory of this process in bytes. On Linux, ru_maxrss also counts the parent process; VmHWM does not."""
     if STATUS.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text(encoding="utf-8"))):
         return 1024 * int(found[1])
     scale = 1 if platform.system() == "Darwin" else 1024

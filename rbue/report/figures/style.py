@@ -172,8 +172,7 @@ def write_text(text, path):
 
 
 def legend_below(figure, handles, labels, columns):
-    """Place the legend outside the axes; use fewer columns if the figure is too narrow. The id of a text is the whole
-    name."""
+    """Place the legend outside the axes, in fewer columns if the figure is narrow. A text's id is the whole name."""
     handles, labels = list(handles), list(labels)
     for fewer in range(columns, 0, -1):
         legend = figure.legend(handles, map(shortened, labels), loc="outside lower center", ncols=fewer)
