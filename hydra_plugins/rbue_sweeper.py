@@ -22,8 +22,7 @@ class UnionSweeper(BasicSweeper):
         super().__init__(max_batch_size=None)
 
     def sweep(self, arguments):
-        """Launch the jobs that are not finished. After all jobs, print the table again and exit with an error if some
-        failed."""
+        """Launch the jobs that are not finished. Then print the table again, and exit with an error if some failed."""
         loader = self.hydra_context.config_loader
         jobs = sweeps.jobs(arguments, loader, lambda overrides: loader.load_sweep_config(self.config, overrides))
         runs = [run for _, run in jobs]

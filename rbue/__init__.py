@@ -24,15 +24,10 @@ __all__ = [
     "randomize",
 ]
 
-_ROOMS = {
-    "randomize": "rbue.surgery",
-    "add_dropout": "rbue.surgery",
-    "deterministic": "rbue.surgery",
-    "predict": "rbue.sampling",
-    "Prediction": "rbue.sampling",
-    "DropReLU": "rbue.layers",
-    "RReLU": "rbue.layers",
-    "Dropout": "rbue.layers",
+_ROOMS = {  # module → what it brings
+    "rbue.layers": ("DropReLU", "Dropout", "RReLU"),
+    "rbue.sampling": ("Prediction", "predict"),
+    "rbue.surgery": ("add_dropout", "deterministic", "randomize"),
 }
 
 
@@ -40,9 +35,9 @@ if not TYPE_CHECKING:  # a type checker takes the imports above, and reports nam
 
     def __getattr__(name):
         """Import torch only when it is needed, since tables and shell completion do not need it."""
-        if name not in _ROOMS:
-            raise AttributeError(f"module 'rbue' has no attribute {name!r}")
-        return getattr(import_module(_ROOMS[name]), name)
+        for room in (room for room, names in _ROOMS.items() if name in names):
+            return getattr(import_module(room), name)
+        raise AttributeError(f"module 'rbue' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

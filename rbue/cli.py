@@ -43,31 +43,43 @@ def one_sentence_errors():
             yield
     except KeyboardInterrupt:
         sys.exit("interrupted: the same command continues from the last checkpoint")
-    except (UserError, HydraException, OmegaConfBaseException) as error:
-        if wants_traceback() or in_multirun():
-            raise  # one refused job must not end the others: the sweeper counts the failures at the end
-        sys.exit(f"{'failed' if isinstance(error, Failed) else 'refused'}: {sentence(error, sys.argv[1:])}")
-    except YAMLError as error:
-        if wants_traceback():
+    except Exception as error:
+        line = None if wants_traceback() else one_line(error)
+        if line is None:
             raise
-        sys.exit(f"refused: a YAML file cannot be read: {' '.join(str(error).split())}")
-    except (AssertionError, AttributeError) as error:  # OmegaConf's, for a setting inside of `network: null`
-        words = [word for word in sys.argv[1:] if word.lstrip("+").startswith("network")]
-        if wants_traceback() or not words or "omegaconf" not in extract_tb(error.__traceback__)[-1].filename:
-            raise
-        way_out = "write an arch of your own with `network:` in its YAML (docs/extending.md)"
-        sys.exit(f"refused: {' '.join(words)}: the YAML of this arch has no `network:` to change; {way_out}")
-    except OSError as error:  # outside of a job, for example no permission to enter a folder
-        if wants_traceback():
-            raise
-        sys.exit(f"failed: {sentence(error)}")
-    except ValueError as error:  # Hydra's: a job's own errors are Failed by now
-        if wants_traceback() or in_multirun():
-            raise
-        if not str(error).startswith("Config group override"):  # for arch=1 or arch=true
-            sys.exit(f"refused: {' '.join(str(error).split())}: {COMMAND} --help shows valid commands")
-        words = [word for word in sys.argv[1:] if word.partition("=")[0] in ("", *GROUPS)]
-        sys.exit(f"refused: {' '.join(words)}: a choice is a name, not a number; {COMMAND} --help lists them")
+        sys.exit(line)
+
+
+def one_line(error):
+    """Return the line about an error. It is None for an error that must be raised: one of other code, and a refused job
+    of a sweep, which must not end the others, since the sweeper counts the failures at the end."""
+    if isinstance(error, (UserError, HydraException, OmegaConfBaseException)):
+        kind = "failed" if isinstance(error, Failed) else "refused"
+        return None if in_multirun() else f"{kind}: {sentence(error, sys.argv[1:])}"
+    if isinstance(error, YAMLError):
+        return f"refused: a YAML file cannot be read: {' '.join(str(error).split())}"
+    if isinstance(error, (AssertionError, AttributeError)):
+        return line_about_network(error)
+    if isinstance(error, OSError):  # outside of a job, for example no permission to enter a folder
+        return f"failed: {sentence(error)}"
+    return line_about_value(error) if isinstance(error, ValueError) and not in_multirun() else None
+
+
+def line_about_network(error):
+    """Return the line about OmegaConf's error for a setting inside of `network: null`, or None for any other error."""
+    words = [word for word in sys.argv[1:] if word.lstrip("+").startswith("network")]
+    if not words or "omegaconf" not in extract_tb(error.__traceback__)[-1].filename:
+        return None
+    way_out = "write an arch of your own with `network:` in its YAML (docs/extending.md)"
+    return f"refused: {' '.join(words)}: the YAML of this arch has no `network:` to change; {way_out}"
+
+
+def line_about_value(error):
+    """Return the line about a ValueError, which is Hydra's: a job's own errors are Failed by now."""
+    if not str(error).startswith("Config group override"):  # for arch=1 or arch=true
+        return f"refused: {' '.join(str(error).split())}: {COMMAND} --help shows valid commands"
+    words = [word for word in sys.argv[1:] if word.partition("=")[0] in ("", *GROUPS)]
+    return f"refused: {' '.join(words)}: a choice is a name, not a number; {COMMAND} --help lists them"
 
 
 def take_plugins(words):

@@ -263,8 +263,7 @@ def sampler(
     shared: Mapping[str, Any] | None = None,
     each: Sequence[str] = (),
 ) -> Sampler:
-    """Return a sampler: one pass for a network without noise, stacked samples for a traced network, and one pass per
-    sample for any other.
+    """Return a sampler: one pass for a network without noise, stacked samples for a traced one, else a pass per sample.
 
     `shared` are keyword arguments of every pass. `each` names those that a batch brings, with one row per image.
     """

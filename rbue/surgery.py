@@ -415,22 +415,7 @@ def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.
     Shapes are read again in `every`, where the batch is larger. Of the arguments after the first, `each` names those
     with one row per image. Both parts take the other arguments, which are not repeated.
     """
-    arguments = [n for n in graph.graph.nodes if n.op == "placeholder"]
-    noisy: set[fx.Node] = set()  # nodes that depend on noise
-    fixed = {n for n in arguments[1:] if n.target not in each}  # nodes that depend on no image: not repeated
-    ordered = any(overwrites_shared(graph, node) for node in graph.graph.nodes)  # then no node may be reordered
-    for node in graph.graph.nodes:
-        if (
-            (ordered and node.op != "placeholder")
-            or node.op == "output"
-            or is_stochastic(graph, node)
-            or asks_shape(node)
-            or node.target is getattr  # in x.T, the rows are no longer the images
-            or noisy & set(node.all_input_nodes)
-        ):
-            noisy.add(node)
-        elif node.op != "placeholder" and fixed >= set(node.all_input_nodes):
-            fixed.add(node)
+    noisy, fixed = find_noisy_and_fixed(graph, each)
     given = [n for n in graph.graph.nodes if n not in noisy | fixed and noisy & set(n.users)]
     once, every = fx.Graph(), fx.Graph()
     here: dict[fx.Node, fx.Node] = {}
@@ -444,6 +429,27 @@ def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.
     return fx.GraphModule(graph, once), fx.GraphModule(graph, every)
 
 
+def find_noisy_and_fixed(graph: fx.GraphModule, each: Sequence[str]) -> tuple[set[fx.Node], set[fx.Node]]:
+    """Return the nodes that depend on noise, and those that depend on no image, which are not repeated."""
+    arguments = graph.graph.find_nodes(op="placeholder")
+    noisy: set[fx.Node] = set()
+    fixed = {n for n in arguments[1:] if n.target not in each}
+    ordered = any(overwrites_shared(graph, node) for node in graph.graph.nodes)  # then no node may be reordered
+    for node in graph.graph.nodes:
+        if (
+            (ordered and node.op != "placeholder")
+            or node.op == "output"
+            or is_stochastic(graph, node)
+            or asks_shape(node)
+            or node.target is getattr  # in x.T, the rows are no longer the images
+            or noisy & set(node.all_input_nodes)
+        ):
+            noisy.add(node)
+        elif node.op != "placeholder" and fixed >= set(node.all_input_nodes):
+            fixed.add(node)
+    return noisy, fixed
+
+
 def overwrites_shared(graph, node):
     """Return whether a node works in place on a value that other nodes read, as h.add_(y) if h is used again."""
     written = node.args[0] if node.args else None
@@ -453,9 +459,8 @@ def overwrites_shared(graph, node):
 
 def is_stochastic(graph, node):
     """Return whether a node calls a stochastic layer, or a module that was not traced into and contains one."""
-    return node.op == "call_module" and any(
-        isinstance(m, StochasticLayer) for m in graph.get_submodule(node.target).modules()
-    )
+    inside = graph.get_submodule(node.target).modules() if node.op == "call_module" else ()
+    return any(isinstance(m, StochasticLayer) for m in inside)
 
 
 def asks_shape(node):

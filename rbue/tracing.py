@@ -57,17 +57,15 @@ def trace(network: nn.Module) -> fx.GraphModule:
             whole |= small  # one of these may be the reason why tracing failed
             continue
         found = mode_dependent(network, training, evaluation)
-        if not found and (inside := inside_contexts(network, training)):
-            whole |= inside
-            continue
-        if not found:
-            refuse_written(network, written)
-            return thaw_dropout(training, evaluation)
-        if "" in found or found <= whole:
+        if "" in found or (found and found <= whole):
             raise UserError(
                 f"the forward of {type(network).__name__} differs between training and testing, or draws random "
                 "numbers: move this into a submodule, or replace its rectifiers by rbue.DropReLU(q) by hand"
             )
+        found = found or inside_contexts(network, training)
+        if not found:
+            refuse_written(network, written)
+            return thaw_dropout(training, evaluation)
         whole |= found
 
 

@@ -9,7 +9,7 @@ import os
 import runpy
 import sys
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
-from subprocess import CompletedProcess, run
+from subprocess import PIPE, CompletedProcess, Popen, run
 
 from conftest import ROOT
 from hydra.core.global_hydra import GlobalHydra
@@ -31,6 +31,11 @@ def start(*words, cwd=ROOT, path=None):
     environment = os.environ | ({"PYTHONPATH": str(path)} if path else {})
     command = [sys.executable, *map(str, words)]
     return run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def begin(*words, cwd=ROOT):
+    """Start `python words` in a new process, and do not wait for its end."""
+    return Popen([sys.executable, *map(str, words)], cwd=cwd, stdout=PIPE, stderr=PIPE, text=True)
 
 
 def call_without_torch(script, *words):

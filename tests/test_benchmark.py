@@ -22,29 +22,15 @@ from rbue.report.figures.style import TEXT, save
 from rbue.runs import devices
 
 MEASURED = sorted((ROOT / "results" / "benchmarks").glob("*.json"))
-CONTENT = {
-    "hardware": "a machine",
-    "rows": [
-        {
-            "group": "net train",
-            "name": "plain",
-            "ms": 10.0,
-            "images_per_second": 12800.0,
-            "peak_memory_bytes": 5_000_000,
-            "matmul_flops": 2e12,
-        },
-        {
-            "group": "net train",
-            "name": "ours",
-            "ms": 2.0,
-            "images_per_second": 64000.0,
-            "against": "plain",
-            "ratio": 5.0,
-            "matmul_flops": 2.5e12,
-        },
-        {"group": "net start", "name": "cold", "ms": 30000.0, "matmul_flops": 2e12},
-    ],
-}
+
+
+def row(group, name, ms, matmul_flops=2e12, **more):
+    return {"group": group, "name": name, "ms": ms, "matmul_flops": matmul_flops, **more}
+
+
+PLAIN = row("net train", "plain", 10.0, images_per_second=12800.0, peak_memory_bytes=5_000_000)
+OURS = row("net train", "ours", 2.0, 2.5e12, images_per_second=64000.0, against="plain", ratio=5.0)
+CONTENT = {"hardware": "a machine", "rows": [PLAIN, OURS, row("net start", "cold", 30000.0)]}
 
 
 def test_the_table_shows_ratios_and_leaves_what_was_not_measured_open():
@@ -63,10 +49,7 @@ def test_the_figure_is_drawn(tmp_path):
 def test_the_figure_has_one_text_size_whole_labels_and_the_ratio_at_each_bar(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(benchmark, "save", lambda figure, path: drawn.append(figure) or save(figure, path))
-    long = CONTENT["rows"][1] | {
-        "name": "ours, with ReLU in place of noise before the classifier",
-        "ratio": 0.5,
-    }
+    long = OURS | {"name": "ours, with ReLU in place of noise before the classifier", "ratio": 0.5}
     draw(CONTENT | {"rows": [*CONTENT["rows"], long]}, tmp_path / "figure")
     shown = [text for text in drawn[0].findobj(Text) if text.get_text().strip() and text.get_visible()]
     assert {text.get_fontsize() for text in shown} == {TEXT}

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import shutil
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -52,14 +53,11 @@ def marks(name):
 
 
 def write_tiny(folder, names, wnids=("n02", "n10")):
-    for name in names:
-        for severity in SEVERITIES:
-            for label, wnid in enumerate(wnids):
-                split = folder / name / str(severity) / wnid
-                split.mkdir(parents=True)
-                for k in (1, 2, 10):
-                    grey = np.full((64, 64, 3), 100 * label + 10 * severity + k, np.uint8)
-                    Image.fromarray(grey).save(split / f"val_{k}.JPEG", quality=100)
+    for name, severity, (label, wnid), k in product(names, SEVERITIES, enumerate(wnids), (1, 2, 10)):
+        path = folder / name / str(severity) / wnid / f"val_{k}.JPEG"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        grey = np.full((64, 64, 3), 100 * label + 10 * severity + k, np.uint8)
+        Image.fromarray(grey).save(path, quality=100)
 
 
 def write_ours(folder, dataset, data, names, seed=0, textures=None):
@@ -319,9 +317,8 @@ def test_a_manifest_of_other_images_is_ours_and_not_used(run_in, few, tmp_path, 
     found = json.loads((folder / "manifest.json").read_text()) | {"seed": 0} | change
     (folder / "manifest.json").write_text(json.dumps(found))
     sets = corrupted.sets(run_in("dataset=cifar10_c"), few)
-    assert sets.source == "generated" and torch.equal(
-        sets.read("shot_noise", 4, "cpu")[0], by_hand(few, "shot_noise", 4)
-    )
+    assert sets.source == "generated"
+    assert torch.equal(sets.read("shot_noise", 4, "cpu")[0], by_hand(few, "shot_noise", 4))
 
 
 def test_ours_that_are_not_as_their_manifest_says_are_made_again(run_in, few, tmp_path):
@@ -350,23 +347,23 @@ def test_official_files_win_over_ours_beside_them(run_in, few, tmp_path, declare
     assert sets.source == "official" and sets.read("gaussian_noise", 1, "cpu")[0].amax() == COUNT - 1
 
 
-def test_frost_of_other_textures_is_not_read_as_ours(run_in, few, tmp_path, monkeypatch):
+@pytest.fixture
+def own_frost(few, tmp_path, monkeypatch):
+    """Write frost of the user's own textures where the usual ones are not installed."""
     for number in range(1, 6):
         Image.new("RGB", (220, 200), (number, number, number)).save(tmp_path / f"frost{number}.png")
     write_ours(tmp_path / "digits_c", "digits", few, ["frost"], textures=tmp_path)
     monkeypatch.setattr(weather, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="frost needs five photographs"):
-        corrupted.sets(run_in("dataset=digits_c"), few).read("frost", 1, "cpu")
-    monkeypatch.setattr(weather, "STANDARD", weather.texture_digest(tmp_path))
-    assert corrupted.sets(run_in("dataset=digits_c"), few).read("frost", 1, "cpu")[0].shape == few.test_images.shape
 
 
-def test_frost_without_textures_passes_its_sentence_on(run_in, few, monkeypatch):
-    monkeypatch.setattr(weather, "find_spec", lambda name: None)
+@pytest.mark.usefixtures("own_frost")
+def test_frost_of_other_textures_is_not_read_as_ours(run_in, few, tmp_path, monkeypatch):
     sets = corrupted.sets(run_in("dataset=digits_c"), few)
-    with pytest.raises(UserError, match=r"pip install -e '\.\[frost\]'"):
+    with pytest.raises(UserError, match=r"frost needs five photographs: pip install -e '\.\[frost\]'"):
         sets.read("frost", 1, "cpu")
     assert sets.read("snow", 1, "cpu")[0].shape == few.test_images.shape
+    monkeypatch.setattr(weather, "STANDARD", weather.texture_digest(tmp_path))
+    assert corrupted.sets(run_in("dataset=digits_c"), few).read("frost", 1, "cpu")[0].shape == few.test_images.shape
 
 
 def test_missing_textures_are_told_before_the_first_set_is_tested(run_in, few, tiny, monkeypatch):
@@ -376,11 +373,8 @@ def test_missing_textures_are_told_before_the_first_set_is_tested(run_in, few, t
             corrupted.sets(run_in("dataset=digits_c", "corruptions=generated"), data)
 
 
+@pytest.mark.usefixtures("own_frost")
 def test_frost_that_is_on_disk_needs_no_textures(run_in, few, tmp_path, monkeypatch, recwarn):
-    for number in range(1, 6):
-        Image.new("RGB", (220, 200), (number, number, number)).save(tmp_path / f"frost{number}.png")
-    write_ours(tmp_path / "digits_c", "digits", few, ["frost"], textures=tmp_path)
     monkeypatch.setattr(weather, "STANDARD", weather.texture_digest(tmp_path))
-    monkeypatch.setattr(weather, "find_spec", lambda name: None)
     corrupted.sets(run_in("dataset=digits_c"), few)
     assert not [warning for warning in recwarn if "types are tested" in str(warning.message)]

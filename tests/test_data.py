@@ -279,15 +279,9 @@ def test_a_damaged_download_is_refused_and_leaves_nothing(server, tmp_path):
 @pytest.mark.parametrize("dataset", ["cifar10", "cifar100", "tinyimagenet"])
 def test_offline_one_sentence_says_what_where_and_how_and_nothing_is_left(tmp_path, dataset):
     data_dir = tmp_path / "some" / "data"
-    sentence = refusal(dataset, data_dir)
-    for part in (
-        str(data_dir / dataset),
-        DATASETS[dataset].url,
-        DATASETS[dataset].layout,
-        "test_labels.npy",
-        "data_dir=",
-    ):
-        assert part in sentence
+    sentence, source = refusal(dataset, data_dir), DATASETS[dataset]
+    told = str(data_dir / dataset), source.url, source.layout, "test_labels.npy", "data_dir="
+    assert all(part in sentence for part in told)
     assert files_under(tmp_path) == []
 
 

@@ -24,6 +24,7 @@ from rbue.report.figures import (
     posterior,
     reliability,
     samples,
+    style,
     variance,
 )
 from rbue.report.figures.style import COLOURS, framed
@@ -132,7 +133,7 @@ def test_titles_say_the_source_and_the_numbers_of_types_seeds_and_samples():
 def test_the_title_counts_the_samples_of_what_is_drawn_alone(tmp_path, monkeypatch):
     titles = []
     monkeypatch.setattr(corruptions, "box_plots", lambda numbers, title: titles.append(title))
-    monkeypatch.setattr(corruptions, "save", lambda *_: [])
+    monkeypatch.setattr(style, "save", lambda *_: [])
     monkeypatch.setattr(corruptions, "median_curves", lambda *_: None)
     runs = [corrupted("Single"), corrupted("MC-DropReLU(0.8)"), corrupted("MC-DropReLU(0.95)", samples=20)]
     corruptions.draw(only(runs), tmp_path)
@@ -430,11 +431,8 @@ def test_the_framework_counts_the_passes_it_shows(monkeypatch, tmp_path):
 
 def test_results_of_the_first_version_still_draw_what_they_have(tmp_path):
     drawn = draw(only([result("Single"), sampled("SVI", 0.9, 0.91)]), tmp_path)
-    assert [name for name, paths in drawn.items() if paths] == [
-        "diversity matrices",
-        "space of behaviours",
-        "metrics against samples",
-    ]
+    known = ["diversity matrices", "space of behaviours", "metrics against samples"]
+    assert [name for name, paths in drawn.items() if paths] == known
 
 
 def test_two_runs_write_the_same_bytes(tmp_path):
@@ -476,7 +474,6 @@ def test_the_posterior_shows_each_weight_and_every_epoch_over_seeds():
     spread, course = posterior.layers(frame), posterior.curves(frame)
     assert list(spread.name) == ["conv.weight", "fc.weight"] and set(spread.n) == {2}  # a bias has no distribution
     assert spread.ours_q50.tolist() == pytest.approx([0.010, 0.010]) and set(spread.ours_start) == {0.007}
-    assert course.ours_kl.tolist() == [640, 620, 600] and course.ours_accuracy.tolist() == pytest.approx(
-        [0.3, 0.6, 0.9]
-    )
+    assert course.ours_kl.tolist() == [640, 620, 600]
+    assert course.ours_accuracy.tolist() == pytest.approx([0.3, 0.6, 0.9])
     assert posterior.load(only([analysed("Single")])).empty

@@ -5,12 +5,11 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 import torch
+from commands import begin, start
 from conftest import ROOT
 
 from rbue.runs import devices
@@ -32,14 +31,13 @@ def needs(launch):
     return pytest.param(launch, marks=pytest.mark.skipif(not installed(launch), reason=f"{launch} is not installed"))
 
 
-def start(folder, *words):
-    command = [sys.executable, str(ROOT / "train.py"), "-m", *WORDS, *words]
-    return subprocess.Popen(command, cwd=folder, stdout=-1, stderr=-1, text=True)
+def train(folder, *words):
+    return begin(ROOT / "train.py", "-m", *WORDS, *words, cwd=folder)
 
 
 def sweep(folder, *words):
     folder.mkdir(exist_ok=True)
-    process = start(folder, *words)
+    process = train(folder, *words)
     out, err = process.communicate(timeout=600)
     return process.returncode, out, err
 
@@ -66,7 +64,7 @@ def test_every_launcher_gives_the_same_metrics_and_counts_what_failed(launch, pa
 
 @pytest.mark.parametrize("launch", [needs("slurm_local")])
 def test_a_job_told_to_end_keeps_a_checkpoint_and_is_queued_again(launch, tmp_path):
-    sweeping = start(tmp_path, "launch=slurm_local", "epochs=20", "checkpoint_every=100")
+    sweeping = train(tmp_path, "launch=slurm_local", "epochs=20", "checkpoint_every=100")
     logs = tmp_path / "outputs" / "multirun" / ".submitit"
     wait_for(lambda: "epoch 2/20" in "".join(p.read_text() for p in logs.rglob("*.err")))
     (log,) = logs.rglob("*.err")
@@ -110,11 +108,10 @@ def test_processes_share_the_gpus_of_a_machine_by_places(tmp_path):
         f"tempfile.tempdir = {str(tmp_path)!r}\n"
         "print(devices.claim_gpu(2), flush=True); time.sleep(300)"
     )
-    command = [sys.executable, "-c", code]
-    five = [subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-1, text=True) for _ in range(4)]
+    five = [begin("-c", code) for _ in range(4)]
     got = [process.stdout.readline().strip() for process in five]
     assert sorted(got) == ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]
-    last = subprocess.Popen(command, cwd=ROOT, stdout=-1, stderr=-1, text=True)
+    last = begin("-c", code)
     assert last.stderr.readline().startswith("waiting for a place on a GPU,")
     five[1].kill()
     assert last.stdout.readline().strip() == got[1]
@@ -132,6 +129,6 @@ def test_without_a_gpu_no_place_is_claimed():
 def test_the_config_of_slurm_asks_to_be_queued_again(tmp_path):
     if not installed("slurm_local"):
         pytest.skip("submitit is not installed")
-    command = [sys.executable, str(ROOT / "train.py"), "launch=slurm", "--cfg", "hydra", "--package", "hydra.launcher"]
-    shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True).stdout
+    words = ["launch=slurm", "--cfg", "hydra", "--package", "hydra.launcher"]
+    shown = start(ROOT / "train.py", *words, cwd=tmp_path).stdout
     assert "max_num_timeout: 20" in shown and json.dumps(True) in shown.split("requeue: ")[1]

@@ -1,10 +1,9 @@
 """Which room of the suite may import which: arrows point down only."""
 
 import ast
-import subprocess
-import sys
 
 import pytest
+from commands import start
 from conftest import ROOT
 
 # From the bottom up: a room imports from itself and from the rooms above it in this list.
@@ -63,8 +62,7 @@ def test_arrows_point_down(path):
 def modules_after(code):
     """The names in sys.modules after running the code in a fresh process, and its environment variables."""
     text = f"import os, sys; before = dict(os.environ)\n{code}\nprint(*sys.modules)\nprint(before == dict(os.environ))"
-    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True)
-    names, same = done.stdout.strip().splitlines()[-2:]
+    names, same = start("-c", text).stdout.strip().splitlines()[-2:]
     return set(names.split()), same == "True"
 
 

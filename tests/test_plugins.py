@@ -161,9 +161,8 @@ def test_in_testing_sample_k_has_mask_k_stacked_or_one_by_one_and_compiled(masks
     hidden = plain[:2](x)
     by_hand = torch.stack([plain[2](torch.where(mask, hidden, 0)).softmax(-1) for mask in layer.masks])
     for batch in (500, 2):  # all samples in one pass, or a pass per sample
-        torch.testing.assert_close(
-            sampling.predict(network, x, samples=4, batch=batch, keep_samples=True).samples, by_hand
-        )
+        found = sampling.predict(network, x, samples=4, batch=batch, keep_samples=True)
+        torch.testing.assert_close(found.samples, by_hand)
     compiled = torch.compile(network, fullgraph=True, dynamic=False, backend="aot_eager")
     for k in range(4):
         with torch.no_grad(), noise.counted(network, 0, torch.tensor([k]), torch.arange(5)):
@@ -225,10 +224,8 @@ def test_a_network_by_target_is_built_and_is_part_of_the_identity(door, digits):
 
 
 def test_a_network_is_registered_by_its_function(door, digits):
-    registered = (
-        "from rbue import networks\n@networks.network('mine')\ndef mine(classes): return networks.small(classes)"
-    )
-    door({"one/__init__.py": registered, "one/conf/arch/mine.yaml": "# @package _global_\narch: mine\n"})
+    code = "from rbue import networks\n@networks.network('mine')\ndef mine(classes): return networks.small(classes)"
+    door({"one/__init__.py": code, "one/conf/arch/mine.yaml": "# @package _global_\narch: mine\n"})
     plugins.choose(["one"])
     run = composed("arch=mine")
     assert run.network is None and methods.build(run, 7, 100)(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
@@ -347,13 +344,10 @@ def test_a_yaml_without_its_schema_is_refused(door):
 
 def test_a_yaml_without_its_package_is_refused(door):
     folder = door({"dir/method/stray.yaml": own_yaml("stray")}) / "dir"
-    assert "method=stray is named in a YAML, but no package registers it" in refusal(
-        folder=folder, words=["method=stray"]
-    )
+    said = "method=stray is named in a YAML, but no package registers it"
+    assert said in refusal(folder=folder, words=["method=stray"])
     door({"dir/method/stray.yaml": own_yaml("stray", "")})
-    assert "method=stray is named in a YAML, but no package registers it" in refusal(
-        folder=folder, words=["method=stray"]
-    )
+    assert said in refusal(folder=folder, words=["method=stray"])
 
 
 @pytest.mark.parametrize(

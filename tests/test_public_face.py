@@ -324,19 +324,18 @@ class Meeting(nn.Module):
         return self.last(self.meet(self.first(x).relu()))
 
 
-@pytest.mark.parametrize(
-    "meet",
-    [
-        lambda h: h - h.mean(0),
-        lambda h: h / h.numel(),
-        lambda h: torch.einsum("bi,ci->bc", h, h) @ h,
-        lambda h: h * torch.ones(6, 8),
-    ],
-    ids=["statistic", "numel", "einsum", "constant"],
-)
-def test_a_network_whose_images_meet_is_sampled_one_pass_per_sample(meet):
+MEETINGS = {
+    "statistic": lambda h: h - h.mean(0),
+    "numel": lambda h: h / h.numel(),
+    "einsum": lambda h: torch.einsum("bi,ci->bc", h, h) @ h,
+    "constant": lambda h: h * torch.ones(6, 8),
+}
+
+
+@pytest.mark.parametrize("kind", MEETINGS)
+def test_a_network_whose_images_meet_is_sampled_one_pass_per_sample(kind):
     torch.manual_seed(0)
-    network, x = rbue.randomize(Meeting(meet), q=0.5), torch.randn(6, 8)
+    network, x = rbue.randomize(Meeting(MEETINGS[kind]), q=0.5), torch.randn(6, 8)
     found = rbue.predict(network, x, samples=5, keep_samples=True).samples
     rows = torch.arange(6)
     for k in range(5):

@@ -4,8 +4,6 @@ import copy
 import filecmp
 import json
 import shutil
-import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial, reduce
@@ -15,7 +13,7 @@ from pathlib import Path
 
 import made_up
 import pytest
-from commands import call
+from commands import call, start
 from conftest import PAPER, ROOT
 
 from rbue.config import name_of
@@ -259,8 +257,7 @@ def test_a_new_setting_with_a_neutral_value_changes_no_name_and_no_byte(tmp_path
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
     with (tmp_path / "conf" / "config.yaml").open("a") as file:
         file.write("\nblur: 0\n")
-    command = [sys.executable, "-c", WITH_A_NEW_SETTING, tmp_path / "conf", tmp_path / "new"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = start("-c", WITH_A_NEW_SETTING, tmp_path / "conf", tmp_path / "new")
     assert done.returncode == 0, done.stderr
     written = sorted(path.relative_to(tmp_path / "new") for path in (tmp_path / "new").rglob("*.*"))
     assert len(written) > 30 and Path("claims.md") in written

@@ -49,13 +49,9 @@ def test_a_users_network_becomes_mc_droprelu_with_one_call():
     assert not torch.equal(network(x), network(x))
 
 
-def test_with_q_one_the_network_computes_what_it_did():
-    network, x = Users(), torch.randn(3, 6)
-    assert torch.equal(rbue.randomize(network, q=1.0)(x), network(x))
-
-
-def test_an_in_place_rectifier_still_overwrites_its_input():
-    network, x = InPlace(), torch.randn(3, 6)
+@pytest.mark.parametrize("kind", [Users, InPlace])
+def test_with_q_one_the_network_computes_what_it_did(kind):
+    network, x = kind(), torch.randn(3, 6)
     assert torch.equal(rbue.randomize(network, q=1.0)(x), network(x))
 
 
@@ -88,16 +84,15 @@ def test_another_layer_takes_the_rectifiers_place():
         ({}, "needs either q"),
         ({"q": 0.5, "position": "middle"}, "position=middle"),
         ({"layer": Dropout(0.2)}, "Dropout does not rectify, so it cannot replace rectifiers: rbue.add_dropout"),
+        ({"layer": nn.LeakyReLU()}, "LeakyReLU is not a stochastic layer"),
+        ({"network": nn.Linear(2, 2), "q": 0.5}, r"Linear calls no nn\.ReLU or F\.relu"),
+        ({"network": lambda x: x.relu(), "q": 0.9}, "function cannot be traced"),
+        ({"network": rbue.randomize(Users(), q=0.5), "q": 0.9}, "already random"),
     ],
 )
 def test_a_wrong_request_is_refused_in_a_sentence(arguments, words):
     with pytest.raises(UserError, match=words):
-        rbue.randomize(Users(), **arguments)
-
-
-def test_a_network_without_rectifiers_is_refused():
-    with pytest.raises(UserError, match=r"Linear calls no nn\.ReLU or F\.relu"):
-        rbue.randomize(nn.Linear(2, 2), q=0.5)
+        rbue.randomize(**{"network": Users()} | arguments)
 
 
 @pytest.mark.parametrize(
@@ -125,11 +120,6 @@ def test_whatever_tracing_fails_with_is_a_sentence(error):
 
     with pytest.raises(UserError, match="Network cannot be traced"):
         rbue.randomize(Network(), q=0.9)
-
-
-def test_what_is_no_module_is_a_sentence():
-    with pytest.raises(UserError, match="function cannot be traced"):
-        rbue.randomize(lambda x: x.relu(), q=0.9)
 
 
 class Optional(nn.Module):
@@ -206,20 +196,6 @@ def test_the_deterministic_network_has_no_noise_where_a_layer_is_used_twice():
     twin, x = rbue.deterministic(network), torch.randn(5, 8)
     assert torch.equal(twin(x), twin(x)) and isinstance(twin[3], nn.LeakyReLU)
     assert network[1] is network[3] is layer
-
-
-def test_a_network_that_is_random_already_is_refused():
-    with pytest.raises(UserError, match="already random"):
-        rbue.randomize(rbue.randomize(Users(), q=0.5), q=0.9)
-
-
-def test_a_network_that_branches_on_data_is_refused_with_the_way_out():
-    class Branching(nn.Module):
-        def forward(self, x):
-            return F.relu(x) if x.sum() > 0 else x
-
-    with pytest.raises(UserError, match="Branching cannot be traced"):
-        rbue.randomize(Branching(), q=0.5)
 
 
 RECTIFIERS = {"vgg13": 10, "resnet18": 17, "densenet121": 120, "small": 3}
@@ -376,11 +352,6 @@ def test_activations_that_stay_are_named():
         rbue.randomize(network, q=0.5)
 
 
-def test_a_layer_that_is_not_random_is_refused():
-    with pytest.raises(UserError, match="LeakyReLU is not a stochastic layer"):
-        rbue.randomize(Users(), nn.LeakyReLU())
-
-
 def test_rectifiers_of_aten_are_seen_and_those_of_a_recurrent_cell_refused():
     class Aten(nn.Linear):
         def forward(self, x):
@@ -475,14 +446,14 @@ def test_a_counter_in_a_buffer_is_refused_and_left_as_it_was():
     assert network.seen == 0
 
 
-def test_what_a_failed_trace_wrote_is_put_back():
+def test_a_network_that_branches_on_data_is_refused_and_what_tracing_wrote_is_put_back():
     class Branching(nn.Linear):
         def forward(self, x):
             self.last = x
             return x.relu() if x.sum() > 0 else x
 
     network = Branching(8, 8)
-    with pytest.raises(UserError, match="cannot be traced"):
+    with pytest.raises(UserError, match="Branching cannot be traced"):
         rbue.randomize(network, q=0.5)
     assert not hasattr(network, "last")
 

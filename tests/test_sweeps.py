@@ -3,15 +3,14 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
+from itertools import count
 
 import made_up
 import pytest
 import torch
-from commands import call
+from commands import begin, call
 from conftest import ROOT, have_same_weights
 
 from hydra_plugins import rbue_launcher
@@ -32,8 +31,8 @@ def runs(line):
     return sweeps.runs_of(line.split())
 
 
-def command(*words):
-    return [sys.executable, str(ROOT / "train.py"), *words]
+def train(folder, *words):
+    return begin(ROOT / "train.py", *words, cwd=folder)
 
 
 def status(*words, cwd):
@@ -110,9 +109,8 @@ def test_an_illegal_line_is_refused_before_the_first_job(line, sentence, tmp_pat
 
 def test_a_sweep_without_m_says_how_it_is_started(tmp_path):
     done = call("train.py", "sweep=table1", cwd=tmp_path)
-    assert done.returncode != 0 and done.stderr.strip() == (
-        "refused: sweep=table1 is many runs: python train.py -m sweep=table1 starts them"
-    )
+    said = "refused: sweep=table1 is many runs: python train.py -m sweep=table1 starts them"
+    assert done.returncode != 0 and done.stderr.strip() == said
 
 
 def test_a_sweep_trains_what_is_shared_once_and_skips_what_is_done(tmp_path):
@@ -252,8 +250,8 @@ def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits
 
 
 def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
-    words = command("-m", *TINY, "method=deep_ensemble", "members=2", "seed=0,1,2")
-    both = [subprocess.Popen(words, cwd=tmp_path, stdout=-1, stderr=-1, text=True) for _ in range(2)]
+    words = ["-m", *TINY, "method=deep_ensemble", "members=2", "seed=0,1,2"]
+    both = [train(tmp_path, *words) for _ in range(2)]
     said = [process.communicate(timeout=600) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     wrote = Counter(line for out, _ in said for line in out.splitlines() if line.startswith("wrote "))
@@ -287,7 +285,7 @@ def test_a_cell_that_another_process_is_at_keeps_no_other_waiting(tmp_path):
     line = [*TINY, "method=dropreLU", "q=0.8,0.9"]
     first, second = (tmp_path / results.folder(run) for run in runs(" ".join(line)))
     lock = locks.try_lock(first)
-    process = subprocess.Popen(command("-m", *line), cwd=tmp_path, stdout=-1, stderr=-1, text=True)
+    process = train(tmp_path, "-m", *line)
     try:
         until = time.monotonic() + 120
         while not (second / "result.json").exists() and time.monotonic() < until:
@@ -307,22 +305,26 @@ def ended_by_usr1():
     signal.signal(signal.SIGUSR1, before)
 
 
+def asked_in_call(number, step=steps.Step.__call__):
+    """Return a training step that asks its training to end in this call."""
+    calls = count(1)
+
+    def stepping(self):
+        step(self)
+        if next(calls) == number:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    return stepping
+
+
 @pytest.mark.usefixtures("ended_by_usr1")
 def test_a_training_asked_to_end_keeps_a_checkpoint_in_mid_epoch_and_goes_on_to_the_same_weights(
     digits_run, few_digits, tmp_path
 ):
     whole, stopped = digits_run("epochs=2"), digits_run("epochs=2", f"weights_dir={tmp_path}/stopped")
     training.load_or_train([whole], few_digits, CPU)
-    step, count = steps.Step.__call__, [0]
-
-    def asked_in_step_six(self):
-        step(self)
-        count[0] += 1
-        if count[0] == 6:
-            os.kill(os.getpid(), signal.SIGUSR1)
-
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(steps.Step, "__call__", asked_in_step_six)
+        patch.setattr(steps.Step, "__call__", asked_in_call(6))
         training.load_or_train([stopped], few_digits, CPU)
     assert checkpoints.steps_done(stopped) == 6  # with four steps per epoch
     training.load_or_train([stopped], few_digits, CPU)
@@ -347,16 +349,9 @@ def test_a_signal_after_the_last_step_waits_for_the_weights_and_is_not_lost(digi
 
 @pytest.mark.usefixtures("ended_by_usr1")
 def test_a_pack_asked_to_end_is_kept_at_one_step_and_goes_on_together(digits_run, few_digits, monkeypatch):
-    runs, step, count = [digits_run("epochs=2", f"seed={k}") for k in range(3)], steps.Step.__call__, [0]
-
-    def asked_by_the_second_in_step_six(self):
-        step(self)
-        count[0] += 1
-        if count[0] == 17:
-            os.kill(os.getpid(), signal.SIGUSR1)
-
+    runs = [digits_run("epochs=2", f"seed={k}") for k in range(3)]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(steps.Step, "__call__", asked_by_the_second_in_step_six)
+        patch.setattr(steps.Step, "__call__", asked_in_call(17))  # by the second run, in step six
         loop.fit(runs, few_digits, CPU)
     assert [checkpoints.steps_done(run) for run in runs] == [6, 6, 6]
     (pack,) = packs.packs(runs, torch.device("cuda"))
@@ -373,7 +368,7 @@ def test_a_training_that_two_cells_need_is_locked_once(digits_run, tmp_path):
 
 def test_a_lock_is_free_when_its_holder_was_killed(tmp_path):
     code = f"from rbue.runs import locks; lock = locks.try_lock({str(tmp_path / 'a')!r}); print(1, flush=True)"
-    holder = subprocess.Popen([sys.executable, "-c", f"{code}; import time; time.sleep(99)"], cwd=ROOT, stdout=-1)
+    holder = begin("-c", f"{code}; import time; time.sleep(99)")
     holder.stdout.readline()
     assert locks.try_lock(tmp_path / "a") is None
     assert f"process {holder.pid} on" in locks.holder(tmp_path / "a")
@@ -398,7 +393,7 @@ def test_a_lock_leaves_no_folder_that_was_not_there(tmp_path):
 
 
 def test_sigterm_ends_a_plain_run_after_a_checkpoint(tmp_path):
-    process = subprocess.Popen(command(*TINY, "epochs=500"), cwd=tmp_path, stdout=-1, stderr=-1, text=True)
+    process = train(tmp_path, *TINY, "epochs=500")
     while not list(tmp_path.rglob("curve.csv")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)

@@ -48,9 +48,8 @@ def test_seeds_differ_from_the_first_weight_on(digits_run):
 
 def test_a_loss_that_is_not_a_number_stops_the_run(digits_run, few_digits):
     run = digits_run("lr=1e30", "schedule=step", "warmup=0", "epochs=3")
-    with pytest.raises(
-        UserError, match=r"the loss of digits/small/single-demo-seed0-\w+ is nan in epoch 1: lower lr=1e\+30"
-    ):
+    said = r"the loss of digits/small/single-demo-seed0-\w+ is nan in epoch 1: lower lr=1e\+30"
+    with pytest.raises(UserError, match=said):
         training.load_or_train([run], few_digits, CPU)
     assert not (results.weights_folder(run) / "weights.pt").exists()
 

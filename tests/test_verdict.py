@@ -159,15 +159,11 @@ def test_a_second_network_with_other_rows_takes_no_answer_away():
 
 def test_passes_on_corrupted_images_are_counted_by_network():
     vgg = made_up.corrupted("MC-DropReLU(0.95)", where=("cifar10", "fast", "vgg13")) | {"passes": 9}
-    known, unknown = (
-        made_up.corrupted("MC-RReLU") | {"passes": 20},
-        made_up.corrupted("MC-DropReLU(0.9)") | {"passes": None},
-    )
+    known = made_up.corrupted("MC-RReLU") | {"passes": 20}
+    unknown = made_up.corrupted("MC-DropReLU(0.9)") | {"passes": None}
     found = verdict.corrupted_passes(made_up.read_records([vgg, known, unknown, made_up.corrupted("SVI")]))
-    assert {place: list(each) for place, each in found.items()} == {
-        ("cifar10", "resnet18"): [20],
-        ("cifar10", "vgg13"): [9],
-    }
+    passes = {("cifar10", "resnet18"): [20], ("cifar10", "vgg13"): [9]}
+    assert {place: list(each) for place, each in found.items()} == passes
 
 
 def test_a_divergence_of_zero_is_no_base_of_a_ratio():
@@ -191,9 +187,8 @@ def scored(nll, auroc=None):
 def test_the_best_row_in_nll_and_ood_detection_is_named_with_its_lead():
     nll, auroc = {"SVI": 0.25, "MC-RReLU": 0.5, verdict.ENSEMBLE: 0.75}, {"MC-DropReLU(0.9)": 0.875}
     last = verdict.findings(replace(measured(), scores=scored(nll, auroc)))[-2:]
-    assert [(finding.claim, finding.answer) for finding in last] == list(
-        zip(RANKED, ("SVI", "MC-DropReLU(0.9)"), strict=True)
-    )
+    best = ("SVI", "MC-DropReLU(0.9)")
+    assert [(finding.claim, finding.answer) for finding in last] == list(zip(RANKED, best, strict=True))
     assert last[0].sentence == (
         "Over CIFAR-10 with ResNet-18 alone, its mean NLL is 0.250 (−0.750 against Single, −0.500 against Deep "
         "Ensemble(4)); it is the best in 1 of 1 (n = 1). The best variant of RBUE, MC-RReLU, has 0.500 (−0.500 against "

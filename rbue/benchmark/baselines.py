@@ -2,6 +2,7 @@
 
 import os
 from contextlib import contextmanager
+from itertools import product
 
 import torch
 from torch.nn import functional as F
@@ -112,8 +113,7 @@ def predict_in_passes(network, pictures, count):
 
 
 def package_corruptions(images):
-    """Return a function that makes all corruptions which the installed imagecorruptions package can still make, and
-    their names."""
+    """Return a function that makes all corruptions which imagecorruptions can still make, and their names."""
     import cv2
     from imagecorruptions import corrupt
 
@@ -122,10 +122,8 @@ def package_corruptions(images):
     able = [name for name in TYPES if can_corrupt(corrupt, pictures[0], name)]
 
     def run():
-        for name in able:
-            for severity in SEVERITIES:
-                for picture in pictures:
-                    corrupt(picture, corruption_name=name, severity=severity)
+        for name, severity, picture in product(able, SEVERITIES, pictures):
+            corrupt(picture, corruption_name=name, severity=severity)
 
     return run, able
 

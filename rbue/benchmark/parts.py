@@ -3,6 +3,7 @@
 import tempfile
 from functools import partial
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -138,9 +139,8 @@ def corruptions(bench, _):
 
 
 def corrupt_all(images, index, types):
-    for name in types:
-        for severity in SEVERITIES:
-            corrupt(images, name, severity, index)
+    for name, severity in product(types, SEVERITIES):
+        corrupt(images, name, severity, index)
 
 
 def reading(bench, _):

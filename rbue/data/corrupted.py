@@ -111,10 +111,8 @@ def refuse_size(data):
     """Refuse images of a size for which no corruption is defined."""
     size = data.test_images.shape[-1]
     if not any(kind.constants(size) for kind in CORRUPTIONS.values()):
-        resized = "write size: 32 into the dataset's YAML to resize them"
-        raise UserError(
-            f"the corruptions are defined for images of 32 × 32 and 64 × 64, not {size} × {size}: {resized}"
-        )
+        resize = "write size: 32 into the dataset's YAML to resize them"
+        raise UserError(f"the corruptions are defined for images of 32 × 32 and 64 × 64, not {size} × {size}: {resize}")
 
 
 def warn_of_frost():

@@ -25,8 +25,7 @@ def load_ood(dataset, data, data_dir):
 def mix_corruptions(images):
     """Corrupt every image once at the highest severity. The corruption types alternate from image to image.
 
-    Frost is left out even if its textures are installed, and so are a user's own corruptions. So the set is the same on
-    every machine.
+    Frost, whose textures may be missing, and a user's own corruptions are left out: every machine has the same set.
     """
     types, index, corrupted = [name for name in TYPES if name != "frost"], torch.arange(len(images)), images.clone()
     for turn, name in enumerate(types):

@@ -228,8 +228,7 @@ def verify_labels(labels, classes, path):
 
 
 def fetch(source, folder):
-    """Download and unpack into a temporary folder, then move it into place, so that an interrupted download leaves no
-    incomplete dataset."""
+    """Download and unpack into a temporary folder, then move it: an interruption leaves no incomplete dataset."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -386,18 +385,9 @@ def read_digits(folder, source):
 
 
 def cifar(kind, classes, ood, *sha256):
-    return Source(
-        classes=classes,
-        train=50_000,
-        test=10_000,
-        size=32,
-        read=partial(read_cifar, kind),
-        url=kind.url,
-        md5=kind.tgz_md5,
-        layout=kind.base_folder,
-        sha256=dict(zip(NAMES, sha256, strict=True)),
-        ood=ood,
-    )
+    archive = {"url": kind.url, "md5": kind.tgz_md5, "layout": kind.base_folder}
+    sums = dict(zip(NAMES, sha256, strict=True))
+    return Source(classes, 50_000, 10_000, 32, partial(read_cifar, kind), **archive, sha256=sums, ood=ood)
 
 
 DATASETS: dict[str, Source | Own] = {

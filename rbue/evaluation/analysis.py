@@ -120,8 +120,7 @@ def posterior(network):
 def variance(run, network, data, device):
     """One row per DropReLU layer in the order of execution, on test images in float32; None without such layers.
 
-    Each layer is measured during the forward pass of sample 0, on its inputs there, so that the inputs of only one
-    layer are in memory.
+    Each layer is measured during the forward pass of sample 0, so that the inputs of only one layer are in memory.
     """
     sites = {module: name for name, module in network.named_modules() if isinstance(module, DropReLU)}
     if not sites:

@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -243,21 +242,23 @@ def evaluate(draws, images, prepare, batch, quiet=False):
 
     `quiet` is for a caller that shows its own progress bar.
     """
-    means, spreads, firsts, by_count = [], [], [], defaultdict(list)
+    parts = []
     with tqdm(total=len(images), desc="evaluation", unit="image", disable=quiet or bars()) as bar:
         for first in range(0, len(images), batch):
             x = prepare(images[first : first + batch])
-            rows = torch.arange(first, first + len(x), device=x.device)
-            total, entropies, kept = 0, 0, []
-            for k, probs in enumerate((p for draw in draws for s in draw(x, rows) for p in s), 1):
-                total, entropies = total + probs, entropies + metrics.entropy(probs)
-                if k <= DIVERSE:
-                    kept.append(probs.clone())
-                if k in COUNTS:
-                    by_count[k].append((total / k).cpu())
-            means.append((total / k).cpu())
-            spreads.append((entropies / k).cpu())
-            firsts.append(torch.stack(kept).cpu())
+            parts.append(evaluate_batch(draws, x, torch.arange(first, first + len(x), device=x.device)))
             bar.update(len(x))
-    by_count = {k: torch.cat(each) for k, each in by_count.items()}
-    return Evaluated(torch.cat(means), torch.cat(spreads), torch.cat(firsts, 1), by_count)
+    by_count = {k: torch.cat([part.by_count[k] for part in parts]) for k in parts[0].by_count}
+    mean, spread = (torch.cat([getattr(part, name) for part in parts]) for name in ("mean", "sample_entropy"))
+    return Evaluated(mean, spread, torch.cat([part.first for part in parts], 1), by_count)
+
+
+def evaluate_batch(draws, x, rows):
+    total, entropies, first, by_count = 0, 0, [], {}
+    for k, probs in enumerate((p for draw in draws for s in draw(x, rows) for p in s), 1):
+        total, entropies = total + probs, entropies + metrics.entropy(probs)
+        if k <= DIVERSE:
+            first.append(probs.clone())
+        if k in COUNTS:
+            by_count[k] = (total / k).cpu()
+    return Evaluated((total / k).cpu(), (entropies / k).cpu(), torch.stack(first).cpu(), by_count)

@@ -118,9 +118,7 @@ def balanced(cells, accuracy, ece, time):
     proposed = cells.loc[cells.row.isin(PROPOSED), ["row", accuracy, ece, time]].dropna()
     if len(proposed) < len(PROPOSED):
         return None
-    best = min(
-        proposed.itertuples(index=False, name=None), key=lambda row: (round(row[2], 2), -round(row[1], 2), row[3])
-    )
+    best = min(proposed.itertuples(index=False, name=None), key=lambda r: (round(r[2], 2), -round(r[1], 2), r[3]))
     return best[0]
 
 

@@ -14,15 +14,8 @@ from rbue.runs import schema
 NETWORK = ["protocol", "dataset", "arch"]
 KEY = [*NETWORK, "row"]
 SCORES = ["accuracy", "ece", "nll", "brier", "entropy"]
-MEASURES = [
-    *SCORES,
-    "train_seconds",
-    "time_ratio",
-    "parameters",
-    "peak_train_bytes",
-    "peak_evaluate_bytes",
-    "test_ms_per_image",
-]
+MEASURES = [*SCORES, "train_seconds", "time_ratio", "parameters"]
+MEASURES += ["peak_train_bytes", "peak_evaluate_bytes", "test_ms_per_image"]
 FLAGS = ["corrupted", "listed", "shared", "on_cpu", "by_step", "other_code"]
 NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
 IDENTITY = ["corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "hyperparameter"]
@@ -178,8 +171,7 @@ LEVEL_SCORES = ["accuracy", "ece", "nll"]
 
 
 def levels(result):
-    """Return the scores of one run per type and severity, accuracy in percent. Severity 0, type `none`, is the clean
-    test set."""
+    """Return a run's scores per type and severity, accuracy in percent. Severity 0, type `none`: the clean test set."""
     clean = schema.Level(0, *(result.metrics.get(score) for score in LEVEL_SCORES))
     tested = [("none", clean), *((kind, level) for kind, found in result.corruptions.types.items() for level in found)]
     frame = pd.DataFrame({"type": kind, **vars(level)} for kind, level in tested)

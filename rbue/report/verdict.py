@@ -458,9 +458,7 @@ READING = (
 
 def in_short(found: list[Finding]) -> str:
     """Return which claims hold, which do not, and which hold in part, as sentences."""
-    named = {
-        answer: [f.short for f in found if f.answer == answer and f.short] for answer in (YES, NO, PARTLY, UNKNOWN)
-    }
+    named = {said: [f.short for f in found if f.answer == said and f.short] for said in (YES, NO, PARTLY, UNKNOWN)}
     parts = [
         f"RBUE is {listed(named[YES])}" if named[YES] else "",
         f"It is not {' and not '.join(named[NO])}" if named[NO] else "",
@@ -471,8 +469,7 @@ def in_short(found: list[Finding]) -> str:
 
 
 def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:
-    """Return the answer in one line, then the findings as a Markdown list with links to the claims behind them, then
-    how to read them."""
+    """Return the answer in one line, the findings as a list with links to their claims, and how to read them."""
     lines = [f"**{in_short(found)}.**", ""]
     for finding in found:
         links = ", ".join(f"[{name}]({claims}#{name.lower()})" for name in finding.ids)

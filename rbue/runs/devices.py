@@ -32,9 +32,8 @@ def choose(name, per_gpu=None):
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"device={name} is not available here ({str(error).splitlines()[0]}): try device=auto"
-        ) from error
+        why = str(error).splitlines()[0]
+        raise UserError(f"device={name} is not available here ({why}): try device=auto") from error
     if name.startswith("cuda:"):
         torch.cuda.set_device(name)  # streams and graphs are created on the current device
     torch.backends.cudnn.benchmark = True  # shapes never change, so trying all convolution algorithms once pays off
@@ -86,8 +85,7 @@ def peak_memory(device):
 
 
 def host_peak():
-    """Peak memory of this process in bytes. Linux also counts the memory of the parent process in ru_maxrss, but not in
-    VmHWM."""
+    """Peak memory of this process in bytes. On Linux, ru_maxrss also counts the parent process; VmHWM does not."""
     if STATUS.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text(encoding="utf-8"))):
         return 1024 * int(found[1])
     scale = 1 if platform.system() == "Darwin" else 1024

@@ -79,42 +79,41 @@ def find(run):
 
 
 def write_result(run, report, trainings, cost, predictions=None):
-    """Write the run's predictions and its result: config, scores, cost and environment."""
-    result = {
+    """Write the run's predictions and its result."""
+    content = content_of(run, report, trainings, cost)
+    try:
+        checked = schema.parse(content)
+    except ValueError as error:
+        way_out = "train with another setting, such as a lower lr"
+        raise UserError(f"{run.name} has no valid result ({error}): {way_out}") from error
+    if predictions:
+        with replacing(folder(run) / "predictions.npz") as file:
+            predictions.save(file)
+    write(folder(run) / "result.json", content)  # written last, since it marks the run as finished
+    for outdated in ("failed.json", "corruptions.json"):
+        (folder(run) / outdated).unlink(missing_ok=True)
+    return checked
+
+
+def content_of(run, report, trainings, cost):
+    """Return what a result holds: config, scores, cost and environment."""
+    seconds = {"train": total("seconds", trainings), "alone": total("alone", trainings), "evaluate": cost["seconds"]}
+    peaks = {"train": max(t["peak_memory_bytes"] for t in trainings), "evaluate": cost["peak_memory_bytes"]}
+    return {
         "format": schema.FORMAT,
         "name": run.name,
         "config": run.identity,
         **report,
-        "seconds": {
-            "train": total("seconds", trainings),
-            "alone": total("alone", trainings),
-            "evaluate": cost["seconds"],
-        },
+        "seconds": seconds,
         "test_ms_per_image": cost["ms_per_image"],
         "images": cost["images"],
         "passes": cost["passes"],
         "parameters": sum(t["parameters"] for t in trainings),
-        "peak_memory_bytes": {
-            "train": max(t["peak_memory_bytes"] for t in trainings),
-            "evaluate": cost["peak_memory_bytes"],
-        },
+        "peak_memory_bytes": peaks,
         "trainings": list(trainings),
         "environment": provenance.environment() | {key: cost[key] for key in ("hardware", "precision", "engine")},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    try:
-        checked = schema.parse(result)
-    except ValueError as error:
-        raise UserError(
-            f"{run.name} has no valid result ({error}): train with another setting, such as a lower lr"
-        ) from error
-    if predictions:
-        with replacing(folder(run) / "predictions.npz") as file:
-            predictions.save(file)
-    write(folder(run) / "result.json", result)  # written last, since it marks the run as finished
-    for outdated in ("failed.json", "corruptions.json"):
-        (folder(run) / outdated).unlink(missing_ok=True)
-    return checked
 
 
 def total(key, trainings):

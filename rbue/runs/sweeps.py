@@ -149,8 +149,7 @@ def rows_of(group, configs, words=()):
 
 
 def table_runs(dataset, arch, protocol, words):
-    """Return the runs of `sweep=rows`. Rows of two clean tables differ only in shared settings, so they are composed
-    once."""
+    """Return the runs of `sweep=rows`. Clean tables differ only in shared settings, so rows are composed once."""
     usual = canonical(dataset, protocol, "single")
     if usual is None or not file_of("arch", arch):
         return runs_of(["sweep=rows", f"dataset={dataset}", f"arch={arch}", f"protocol={protocol}", *words])

@@ -30,8 +30,7 @@ def report_start(bar, hardware, precision):
 
 
 def report_epoch(bar, row, epochs, left):
-    """Show the epoch on the progress bar. Without a terminal, print ten lines per training instead, with the seconds
-    left."""
+    """Show the epoch on the progress bar. Without a terminal, print ten lines per training, with the seconds left."""
     figures = {"loss": f"{row['loss']:.3f}", "training accuracy": f"{row['accuracy']:.1%}"}
     bar.set_postfix(figures)
     if bar.disable and row["epoch"] % -(-epochs // 10) == 0:

@@ -57,15 +57,20 @@ def train_missing(runs, data, device, failed):
             known = len(failed)
             with acquire(pack, failed) as own:
                 acquired += len(own)
-                try:
-                    failed |= fit(own, data, device) if own else {}
-                except Exception as error:  # any error: the other packs go on
-                    failed |= {run.training_name: failure(error) for run in own}
+                failed |= fit_or_fail(own, data, device)
             if own or len(failed) > known:
                 yield failed
         if not acquired:
             wait_for_one([run for run in missing if run.training_name not in failed])
             yield failed
+
+
+def fit_or_fail(runs, data, device):
+    """Train a pack. Return {training's name: why it failed}. Whatever the error is, the other packs go on."""
+    try:
+        return fit(runs, data, device) if runs else {}
+    except Exception as error:
+        return {run.training_name: failure(error) for run in runs}
 
 
 @contextmanager

@@ -102,8 +102,7 @@ def zoom_blur(x, c, draws):
 
 @lru_cache
 def _zooms(size, c, device):
-    """Return the sparse matrix. It counts the image twice: the zooms include the factor 1, and the reference adds the
-    image itself as well."""
+    """Return the sparse matrix. As in the reference, the image counts twice: by itself, and as its zoom by 1."""
     layers = np.stack([np.eye(size), *(zoom_matrix(size, factor) for factor in np.arange(*c))])
     rows = []  # of the matrix, built for one image row at a time, since the dense matrix would be large
     for by_row in layers.transpose(1, 0, 2):

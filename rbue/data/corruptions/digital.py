@@ -28,8 +28,7 @@ def saturate(x, c, draws):
 
 
 def rgb_to_hsv(rgb):
-    """Convert as skimage does, in the same order of operations: truncation to uint8 would show a difference in the last
-    bit."""
+    """Convert as skimage does, in the same order of operations: truncation to uint8 would show a change of one bit."""
     red, green, blue = rgb.unbind(1)
     value, spread = rgb.amax(1), rgb.amax(1) - rgb.amin(1)
     hue = torch.where(red == value, (green - blue) / spread, 0)

@@ -16,8 +16,7 @@ BORDERS = {"nearest": "replicate", "reflect101": "reflect"}  # OpenCV's and scip
 
 
 def on_grid(weights, grid):
-    """Return the weights as integers that sum to `grid` along the last axis. The largest weight absorbs the rounding
-    error."""
+    """Return the weights as integers that sum to `grid` along the last axis. The largest absorbs the rounding error."""
     whole = np.rint(weights / weights.sum(-1, keepdims=True) * grid)
     largest = whole.argmax(-1)[..., None]
     rest = grid - whole.sum(-1, keepdims=True)

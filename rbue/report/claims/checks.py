@@ -14,17 +14,9 @@ from rbue.report.claims.values import LEVEL, Value
 
 VERSUS, CONDITION = ("win", "tie", "loss"), ("yes", "unclear", "no")
 BETTER = {"accuracy": 1, "ece": -1, "time": -1, "jsd": 1, "dis": 1}  # +1: higher is better, -1: lower is better
-NAMES = {
-    "accuracy": "accuracy",
-    "ece": "ECE",
-    "time": "training time",
-    "mean_jsd": "Mean-JSD",
-    "max_jsd": "Max-JSD",
-    "mean_dis": "Mean-DIS",
-    "max_dis": "Max-DIS",
-    "passes": "test passes",
-    "parameters": "parameters",
-}
+NAMES = {"accuracy": "accuracy", "ece": "ECE", "time": "training time"}
+NAMES |= {"mean_jsd": "Mean-JSD", "max_jsd": "Max-JSD", "mean_dis": "Mean-DIS", "max_dis": "Max-DIS"}
+NAMES |= {"passes": "test passes", "parameters": "parameters"}
 RATIO = "{:.2f}×"
 SHOWN = {"accuracy": "{:+.2f} pp", "ece": "{:+.3f}", "jsd": "{:+.4f}", "dis": "{:+.4f}", "time": RATIO}
 COARSE = {"accuracy": 1.5, "ece": 0.015}  # with a larger error, two numbers cannot be called the same

@@ -121,8 +121,7 @@ def our_frames(results):
 
 def our_runs(results):
     """Return the records of runs that claims ask about. A run at a position is named `row@position`; a row of the
-    tables is also listed as `row@all`. Dropout in every block is `row@block`, since the paper does not say where it
-    stands."""
+    tables is also listed as `row@all`. Dropout in every block is `row@block`: the paper does not say where it is."""
     every = records(results)
     runs = every[every.listed & every.row.isin(LABELS)]
     placed = runs[runs.position.notna()]

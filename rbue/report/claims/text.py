@@ -1,5 +1,4 @@
-"""The ledger as cards, as a Markdown page, and its counts for a terminal. Without timestamps, equal runs give equal
-bytes."""
+"""The ledger as cards, as a Markdown page, and its counts for a terminal. Equal runs give equal bytes."""
 
 from collections import Counter
 

@@ -5,23 +5,11 @@ from matplotlib.lines import Line2D
 
 from rbue.report.cells import paper_cells
 from rbue.report.figures.frames import count_text, methods_of, with_errors
-from rbue.report.figures.style import INK, canvas, framed, head, legend_below, limits, look_of, save, styled, write_csv
+from rbue.report.figures.style import INK, canvas, framed, head, legend_below, limits, look_of, save, styled
 from rbue.report.rows import in_order
 
-COLUMNS = [
-    "origin",
-    "row",
-    "method",
-    "p",
-    "q",
-    "accuracy",
-    "ece",
-    "std_accuracy",
-    "std_ece",
-    "se_accuracy",
-    "se_ece",
-    "n",
-]
+SCORES = [f"{kind}{metric}" for kind in ("", "std_", "se_") for metric in ("accuracy", "ece")]
+COLUMNS = ["origin", "row", "method", "p", "q", *SCORES, "n"]
 
 
 # --- frame ------------------------------------------------------------------------------------------------------------
@@ -71,10 +59,9 @@ def ends(frame, metric):
 
 def outside_text(points):
     """Name the points outside the frame with their values, so that none is dropped silently."""
-    points = points.itertuples()
     return [
         f"\noutside the plot: {p.row}{' (paper)' if p.origin == 'paper' else ''}, {p.accuracy:.1f} %, ECE {p.ece:.3f}"
-        for p in points
+        for p in points.itertuples()
     ]
 
 
@@ -109,5 +96,4 @@ def draw(network, folder):
         return []
     ours, paper = points(network.clean), paper_points(network)
     frame = ours if paper.empty else pd.concat([ours, paper.dropna(axis=1, how="all")], ignore_index=True)
-    figure = scatter(frame, f"{network.title()}, {count_text(ours.n)}")
-    return [*save(figure, folder / "behaviours"), write_csv(frame, folder / "behaviours.csv")]
+    return save(scatter(frame, f"{network.title()}, {count_text(ours.n)}"), folder / "behaviours", frame)

@@ -9,21 +9,8 @@ import pandas as pd
 
 from rbue.methods import draws_samples
 from rbue.report.columns import METHOD, Grid, decimals, number
+from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, methods_of, nearest
-from rbue.report.figures.style import (
-    INK,
-    METRICS,
-    WIDTH,
-    canvas,
-    head,
-    legend_below,
-    lines_of,
-    look_of,
-    save,
-    styled,
-    write_csv,
-    write_text,
-)
 from rbue.report.paper import CORRUPTIONS
 from rbue.report.records import LEVEL_SCORES, levels, most_passes, over_seeds, over_types
 from rbue.report.rows import METHODS
@@ -151,35 +138,35 @@ def boxes(axis, numbers, offset, width, colour, row):
     return drawn["boxes"][0]
 
 
-@styled
+@style.styled
 def box_plots(numbers, title):
-    figure, axes = canvas(WIDTH, 6.4, nrows=2, sharex=True)
+    figure, axes = style.canvas(style.WIDTH, 6.4, nrows=2, sharex=True)
     rows, handles = methods_of(numbers), {}
     width = min(0.13, 0.9 / len(rows))
     for metric, axis in zip(("accuracy", "ece"), axes, strict=True):
         for k, (row, method) in enumerate(rows):
             of_row = numbers[(numbers.row == row) & (numbers.metric == metric)]
-            offset, colour = width * (k - (len(rows) - 1) / 2), look_of(row, method)["color"]
+            offset, colour = width * (k - (len(rows) - 1) / 2), style.look_of(row, method)["color"]
             handles[row] = boxes(axis, of_row, offset, width, colour, row)
-        axis.set_ylabel(METRICS[metric])
+        axis.set_ylabel(style.METRICS[metric])
         axis.grid(axis="x", visible=False)
         for between in SEVERITIES[1:]:
-            axis.axvline(between - 0.5, color=INK, alpha=0.15, linewidth=0.6)
+            axis.axvline(between - 0.5, color=style.INK, alpha=0.15, linewidth=0.6)
     axes[1].set(xlabel="Severity (0: clean)", xticks=SEVERITIES, ylim=(0, None), xlim=(-0.5, 5.5))
-    head(figure, title)
-    legend_below(figure, handles.values(), handles, 6)
+    style.head(figure, title)
+    style.legend_below(figure, handles.values(), handles, 6)
     return figure
 
 
-@styled
+@style.styled
 def median_curves(numbers, title):
-    figure, axis = canvas(7, 4.4)
-    for row, look in lines_of(methods_of(numbers)).items():
+    figure, axis = style.canvas(7, 4.4)
+    for row, look in style.lines_of(methods_of(numbers)).items():
         of_row = numbers[(numbers.row == row) & (numbers.metric == "ece")].sort_values("severity")
         axis.plot(of_row.severity, of_row["median"], **look)
     axis.set(xlabel="Severity (0: clean)", ylabel="Median ECE over types", xticks=SEVERITIES, ylim=(0, None))
-    head(figure, title)
-    legend_below(figure, *axis.get_legend_handles_labels(), 6)
+    style.head(figure, title)
+    style.legend_below(figure, *axis.get_legend_handles_labels(), 6)
     return figure
 
 
@@ -221,12 +208,11 @@ def draw_source(network, source, frame, folder):
     means, title = averages(cells), caption(network, source, drawn, numbers)
     text = averages_grid(caption(network, source, frame, means), means).markdown()
     return [
-        *save(box_plots(numbers, title), folder / stem),
-        *save(median_curves(numbers, title), folder / f"{stem}-ece"),
-        write_csv(numbers, folder / f"{stem}.csv"),
-        write_csv(cells, folder / f"{stem}-types.csv"),
-        write_csv(means, folder / f"{stem}-averages.csv"),
-        write_text(text, folder / f"{stem}-averages.md"),
+        *style.save(box_plots(numbers, title), folder / stem, numbers),
+        *style.save(median_curves(numbers, title), folder / f"{stem}-ece"),
+        style.write_csv(cells, folder / f"{stem}-types.csv"),
+        style.write_csv(means, folder / f"{stem}-averages.csv"),
+        style.write_text(text, folder / f"{stem}-averages.md"),
     ]
 
 

@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from matplotlib.patches import ConnectionPatch
 
 from rbue.report.figures.frames import picked
-from rbue.report.figures.style import COLOURS, INK, WIDTH, canvas, head, save, shortened, styled, write_csv
+from rbue.report.figures.style import COLOURS, INK, WIDTH, canvas, head, save, shortened, styled
 
 PASSES, CLASSES = 4, 10  # shown in the figure
 ROW = "MC-DropReLU(0.8)"  # its samples differ the most
@@ -123,4 +123,4 @@ def draw(network, folder):
     if run is None:
         return []
     title = f"{network.title()}: {run.row}, {len(run.example.samples)} of {run.samples} passes"
-    return [*save(diagram(run, title), folder / "framework"), write_csv(numbers(run), folder / "framework.csv")]
+    return save(diagram(run, title), folder / "framework", numbers(run))

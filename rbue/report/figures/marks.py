@@ -103,10 +103,6 @@ class Marks:
             self.known[axis] = label_of(axis), tick_names(axis)
         return self.known[axis]
 
-    def is_scale(self, artist):
-        """Whether the artist is the coloured bar of a colour scale."""
-        return hasattr(artist.axes, "_colorbar")
-
     def on_colour(self, text):
         """Whether a text is written on a coloured cell, and not on an empty one or next to them."""
         meshes = [each for each in text.axes.collections if isinstance(each, QuadMesh)] if text.axes else []

@@ -4,20 +4,8 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, picked
-from rbue.report.figures.style import (
-    COLOURS,
-    INK,
-    WIDTH,
-    canvas,
-    head,
-    legend_below,
-    narrow,
-    plain_ticks,
-    save,
-    styled,
-    write_csv,
-)
 from rbue.report.records import over_seeds
 
 PANELS = {"Standard deviation": "Layer", "KL per image (nats)": "Epoch", "Training accuracy (%)": "Epoch"}
@@ -63,16 +51,16 @@ def sigma_panel(axis, numbers, colour, row):
     band = {"color": colour, "alpha": 0.2, "linewidth": 0, "label": row}
     axis.fill_between(numbers.layer, numbers.ours_q05, numbers.ours_q95, **band)
     axis.plot(numbers.layer, numbers.ours_q50, color=colour, label=row)
-    axis.plot(numbers.layer, numbers.ours_start, color=INK, linestyle="--", label=f"{row}: start")
+    axis.plot(numbers.layer, numbers.ours_start, color=style.INK, linestyle="--", label=f"{row}: start")
     axis.set_yscale("log")
-    plain_ticks(axis.yaxis, (1, 2, 5))
+    style.plain_ticks(axis.yaxis, (1, 2, 5))
     axis.xaxis.get_major_locator().set_params(integer=True)
 
 
-@styled
+@style.styled
 def figure(spread, course, colours, title):
-    rows = list(colours)
-    drawn, axes = canvas(WIDTH, 1.3 + 2.1 * len(rows), nrows=len(rows), ncols=3, squeeze=False, sharey="col")
+    rows, height = list(colours), 1.3 + 2.1 * len(colours)
+    drawn, axes = style.canvas(style.WIDTH, height, nrows=len(rows), ncols=3, squeeze=False, sharey="col")
     for (left, middle, right), row in zip(axes, rows, strict=True):
         of_row = course[course.row == row]
         sigma_panel(left, spread[spread.row == row], colours[row], row)
@@ -80,25 +68,25 @@ def figure(spread, course, colours, title):
         right.plot(of_row.epoch, 100 * of_row.ours_accuracy, color=colours[row], label=row)
         for axis, (name, along) in zip((left, middle, right), PANELS.items(), strict=True):
             axis.set(ylabel=name, xlabel=along)
-        left.set_title(narrow(row))
+        left.set_title(style.narrow(row))
     # all panels of a column share their limits, so these are set after the last
     ends = spread[["ours_q05", "ours_q95", "ours_start"]]
     axes[0][0].set_ylim(ends.min(axis=None) / 3, 3 * ends.max(axis=None))  # a nearly constant line should look so
     for axis in axes[0][1:]:
         axis.set_ylim(0)
-    head(drawn, title)
-    legend_below(drawn, *legend_parts(spread), 3)
+    style.head(drawn, title)
+    style.legend_below(drawn, *legend_parts(spread), 3)
     return drawn
 
 
 def legend_parts(spread):
     """Return handles and labels in ink, since each row has a colour of its own. Not every method has a known start."""
     handles = {
-        "median after training": Line2D([], [], color=INK),
-        "5 to 95 % of the weights": Patch(facecolor=(INK, 0.2)),
+        "median after training": Line2D([], [], color=style.INK),
+        "5 to 95 % of the weights": Patch(facecolor=(style.INK, 0.2)),
     }
     if spread.ours_start.notna().any():
-        handles["at the start"] = Line2D([], [], color=INK, linestyle="--")
+        handles["at the start"] = Line2D([], [], color=style.INK, linestyle="--")
     return handles.values(), handles
 
 
@@ -107,10 +95,9 @@ def draw(network, folder):
     if frame.empty:
         return []
     spread, course = layers(frame), curves(frame)
-    colours = {run.row: COLOURS[run.method] for run in frame.itertuples()}
+    colours = {run.row: style.COLOURS[run.method] for run in frame.itertuples()}
     title = f"Posterior of the weights: {network.title()}, {count_text(spread.n)}"
     return [
-        *save(figure(spread, course, colours, title), folder / "posterior"),
-        write_csv(spread, folder / "posterior.csv"),
-        write_csv(course, folder / "posterior-training.csv"),
+        *style.save(figure(spread, course, colours, title), folder / "posterior", spread),
+        style.write_csv(course, folder / "posterior-training.csv"),
     ]

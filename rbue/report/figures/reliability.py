@@ -6,25 +6,8 @@ Neither is in the paper, which gives ECE as one number and entropy as a picture.
 import pandas as pd
 from matplotlib.lines import Line2D
 
+from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, methods_of
-from rbue.report.figures.style import (
-    INK,
-    WIDTH,
-    band,
-    canvas,
-    framed,
-    head,
-    label_below,
-    legend_below,
-    lines_of,
-    look_of,
-    narrow,
-    panel_grid,
-    plain_ticks,
-    save,
-    styled,
-    write_csv,
-)
 from rbue.report.records import over_seeds
 from rbue.report.rows import PROPOSED_METHODS
 
@@ -73,42 +56,42 @@ def rejection(frame):
 
 def diagram(axis, curve, row):
     """Draw one diagram. A line from each bin to the diagonal is its gap; a dot's area is the bin's share of images."""
-    colour, share = look_of(row, curve.method.iloc[0])["color"], curve["count"] / curve["count"].sum()
-    axis.plot([0, 1], [0, 1], color=INK, linewidth=0.8)
+    colour, share = style.look_of(row, curve.method.iloc[0])["color"], curve["count"] / curve["count"].sum()
+    axis.plot([0, 1], [0, 1], color=style.INK, linewidth=0.8)
     faint = [(colour, min(1, 0.15 + 20 * s)) for s in share]  # a bin with few images is uncertain
     axis.vlines(curve.confidence, curve.confidence, curve.accuracy, color=faint, linewidth=1.1, label=row)
     dots = {"s": 7 + 90 * share, "color": colour, "linewidth": 0, "clip_on": False}
     axis.scatter(curve.confidence, curve.accuracy, label=row, **dots)
-    axis.set_title(narrow(row))
+    axis.set_title(style.narrow(row))
     axis.text(1, 0.05, f"ECE {curve.ece.iloc[0]:.3f}", transform=axis.transAxes, ha="right")
     axis.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1), aspect="equal")
 
 
-@styled
+@style.styled
 def diagrams(numbers, title):
     rows = list(dict.fromkeys(numbers.row))
-    figure, axes = panel_grid(len(rows), 5, WIDTH / 5, 1.95, margin=0.8, sharey=True)
+    figure, axes = style.panel_grid(len(rows), 5, style.WIDTH / 5, 1.95, margin=0.8, sharey=True)
     for axis, row in zip(axes.flat, rows, strict=False):
         diagram(axis, numbers[numbers.row == row], row)
-    head(figure, title)
-    label_below(axes, len(rows), "Confidence")
+    style.head(figure, title)
+    style.label_below(axes, len(rows), "Confidence")
     for axis in axes[:, 0]:
         axis.set_ylabel("Accuracy")
     return figure
 
 
-@styled
+@style.styled
 def curves(numbers, title):
     """Draw the baselines' curves and the proposed rows', both with Single's and Deep Ensemble's."""
-    inside = numbers.row.map(framed(numbers.groupby("row").ours_error.first(), "accuracy"))
+    inside = numbers.row.map(style.framed(numbers.groupby("row").ours_error.first(), "accuracy"))
     panels = {name: rows for name, rows in split(numbers[inside]).items() if len(rows)}
-    figure, axes = canvas(4 * len(panels) + 1, 4.6, ncols=len(panels), squeeze=False, sharey=True)
+    figure, axes = style.canvas(4 * len(panels) + 1, 4.6, ncols=len(panels), squeeze=False, sharey=True)
     for axis, (name, rows) in zip(axes.flat, panels.items(), strict=True):
         panel(axis, numbers[numbers.row.isin(rows)], name)
     axes.flat[0].set_ylabel("Error on the remaining images (%)")
-    head(figure, title + outside_text(numbers[~inside]))
-    looks = lines_of(methods_of(numbers[inside]))
-    legend_below(figure, [Line2D([], [], **look) for look in looks.values()], looks, 4)
+    style.head(figure, title + outside_text(numbers[~inside]))
+    looks = style.lines_of(methods_of(numbers[inside]))
+    style.legend_below(figure, [Line2D([], [], **look) for look in looks.values()], looks, 4)
     return figure
 
 
@@ -124,12 +107,12 @@ def split(numbers):
 
 
 def panel(axis, numbers, name):
-    for row, look in lines_of(methods_of(numbers)).items():
+    for row, look in style.lines_of(methods_of(numbers)).items():
         curve = numbers[(numbers.row == row) & (numbers.rejected <= DRAWN)]
         axis.plot(curve.rejected, curve.ours_error, **look)
-        band(axis, curve.rejected, curve.ours_error, curve.std_error, look)
+        style.band(axis, curve.rejected, curve.ours_error, curve.std_error, look)
     axis.set(xlabel="Images rejected, the most uncertain first (%)", title=name, yscale="log")
-    plain_ticks(axis.yaxis, (1, 2, 5))
+    style.plain_ticks(axis.yaxis, (1, 2, 5))
 
 
 def outside_text(numbers):
@@ -146,7 +129,7 @@ def draw_reliability(network, folder):
         return []
     numbers = bins(frame)
     title = f"{network.title()}, {count_text(frame.groupby('row').seed.nunique())}\n{BINS}"
-    return [*save(diagrams(numbers, title), folder / "reliability"), write_csv(numbers, folder / "reliability.csv")]
+    return style.save(diagrams(numbers, title), folder / "reliability", numbers)
 
 
 def draw_rejection(network, folder):
@@ -155,4 +138,4 @@ def draw_rejection(network, folder):
         return []
     numbers = rejection(frame)
     title = f"{network.title()}, {count_text(numbers.n)}"
-    return [*save(curves(numbers, title), folder / "rejection"), write_csv(numbers, folder / "rejection.csv")]
+    return style.save(curves(numbers, title), folder / "rejection", numbers)

@@ -8,25 +8,11 @@ difference equally.
 import pandas as pd
 from matplotlib.lines import Line2D
 
+from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, methods_of
-from rbue.report.figures.style import (
-    METRICS,
-    WIDTH,
-    band,
-    canvas,
-    framed,
-    head,
-    legend_below,
-    limits,
-    lines_of,
-    plain_ticks,
-    save,
-    styled,
-    write_csv,
-)
 from rbue.report.records import over_seeds
 
-SCORES = list(METRICS)
+SCORES = list(style.METRICS)
 COSTS = {"samples": "Passes: samples or members", "ours_ms": "Milliseconds per image"}
 
 
@@ -67,14 +53,14 @@ def curves(frame):
 def split(numbers, metric):
     """Split the curves into those that end within one frame and the others."""
     ends = numbers.groupby("row", sort=False)[f"ours_{metric}"].last()
-    inside = numbers.row.map(framed(ends, metric))
+    inside = numbers.row.map(style.framed(ends, metric))
     return numbers[inside], numbers[~inside]
 
 
 def outside_text(numbers):
     """Name the curves that are not drawn with their first and last values: `SVI, Accuracy (%) 44.3 → 78.9`."""
     named = {}
-    for metric, name in METRICS.items():
+    for metric, name in style.METRICS.items():
         digits, beyond = 1 if metric == "accuracy" else 3, split(numbers, metric)[1]
         ends = beyond.groupby("row", sort=False)[f"ours_{metric}"].agg(["first", "last"])
         for row, first, last in ends.itertuples():
@@ -84,7 +70,7 @@ def outside_text(numbers):
 
 def drawn_rows(numbers):
     """Return the rows that are within the frame of any metric."""
-    return {row for metric in METRICS for row in split(numbers, metric)[0].row}
+    return {row for metric in style.METRICS for row in split(numbers, metric)[0].row}
 
 
 def one_pass(numbers):
@@ -102,7 +88,7 @@ def plot(axis, numbers, cost, metric, looks):
     ours, std = f"ours_{metric}", f"std_{metric}"
     for row, curve in numbers.groupby("row", sort=False):
         axis.plot(curve[cost], curve[ours], **looks[row])
-        band(axis, curve[cost], curve[ours], curve[std], looks[row])
+        style.band(axis, curve[cost], curve[ours], curve[std], looks[row])
     for single in numbers[one_pass(numbers)].itertuples():
         look = {"color": looks[single.row]["color"], "linewidth": 0.9, "linestyle": ":"}
         axis.axhline(getattr(single, ours), label=single.row, **look)
@@ -112,27 +98,27 @@ def panel(axis, numbers, cost, metric, looks):
     """Draw the curves that end within one frame."""
     inside, _ = split(numbers, metric)
     plot(axis, inside, cost, metric, looks)
-    axis.set(xscale="log", ylim=limits(inside[f"ours_{metric}"]))
+    axis.set(xscale="log", ylim=style.limits(inside[f"ours_{metric}"]))
 
 
 def panels_row(axes, numbers, cost, looks):
-    for axis, (metric, name) in zip(axes, METRICS.items(), strict=True):
+    for axis, (metric, name) in zip(axes, style.METRICS.items(), strict=True):
         panel(axis, numbers, cost, metric, looks)
         axis.set(ylabel=name, xlabel=COSTS[cost])
-        plain_ticks(axis.xaxis)
+        style.plain_ticks(axis.xaxis)
 
 
-@styled
+@style.styled
 def panels(numbers, title):
     """Draw one line of panels per cost; without measured times there is one line."""
     costs = [cost for cost in COSTS if numbers[cost].notna().all()]
-    figure, axes = canvas(WIDTH, 2.7 * len(costs) + 1.3, nrows=len(costs), ncols=3, squeeze=False)
-    looks = lines_of(methods_of(numbers))
+    figure, axes = style.canvas(style.WIDTH, 2.7 * len(costs) + 1.3, nrows=len(costs), ncols=3, squeeze=False)
+    looks = style.lines_of(methods_of(numbers))
     for line, cost in zip(axes, costs, strict=True):
         panels_row(line, numbers, cost, looks)
-    head(figure, title + dotted_text(numbers) + outside_text(numbers))
+    style.head(figure, title + dotted_text(numbers) + outside_text(numbers))
     shown = {row: Line2D([], [], **look) for row, look in looks.items() if row in drawn_rows(numbers)}
-    legend_below(figure, shown.values(), shown, 4)
+    style.legend_below(figure, shown.values(), shown, 4)
     return figure
 
 
@@ -142,4 +128,4 @@ def draw(network, folder):
         return []
     numbers = curves(frame)
     title = f"{network.title()}, {count_text(numbers.n)}"
-    return [*save(panels(numbers, title), folder / "samples"), write_csv(numbers, folder / "samples.csv")]
+    return style.save(panels(numbers, title), folder / "samples", numbers)

@@ -133,15 +133,16 @@ def label_below(axes, count, text):
         axis.tick_params(labelbottom=True)
 
 
-def save(figure, path, photographs=False, readme=False):
+def save(figure, path, numbers=None, photographs=False, readme=False):
     """Write a PDF for print and a picture for the page, an SVG or, of photographs, a WebP. Return their paths.
 
-    `readme` adds a PNG, since the page's SVG takes its colours from the page. No file has a timestamp or a version, so
-    that the same figure gives the same bytes.
+    `numbers`, a frame, are written as CSV. `readme` adds a PNG, since the page's SVG takes its colours from the page.
+    No file has a timestamp or a version, so that the same figure gives the same bytes.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pdf, picture = (path.parent / f"{path.name}.{suffix}" for suffix in ("pdf", "webp" if photographs else "svg"))
+    kinds = ("pdf", "webp" if photographs else "svg", "png", "csv")
+    pdf, picture, png, csv = (path.parent / f"{path.name}.{kind}" for kind in kinds)
     with rc_context(STYLE):  # fonts are embedded here
         for _ in range(2):  # the first layout resizes the axes and thus their ticks; the second measures those
             figure.draw_without_rendering()
@@ -152,8 +153,9 @@ def save(figure, path, photographs=False, readme=False):
         else:
             write_text(svg(figure), picture)
         if readme:
-            figure.savefig(path.parent / f"{path.name}.png", dpi=150, metadata={"Software": None})
-    return [pdf, picture, *([path.parent / f"{path.name}.png"] if readme else [])]
+            figure.savefig(png, dpi=150, metadata={"Software": None})
+    more = [] if numbers is None else [write_csv(numbers, csv)]
+    return [pdf, picture, *([png] if readme else []), *more]
 
 
 def write_csv(frame, path):
@@ -170,8 +172,7 @@ def write_text(text, path):
 
 
 def legend_below(figure, handles, labels, columns):
-    """Place the legend outside the axes; use fewer columns if the figure is too narrow. The id of a text is the whole
-    name."""
+    """Place the legend outside the axes, in fewer columns if the figure is narrow. A text's id is the whole name."""
     handles, labels = list(handles), list(labels)
     for fewer in range(columns, 0, -1):
         legend = figure.legend(handles, map(shortened, labels), loc="outside lower center", ncols=fewer)

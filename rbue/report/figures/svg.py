@@ -35,10 +35,7 @@ COMMANDS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "
 SHARED = {"fill", "stroke", "stroke-width", "fill-opacity", "stroke-opacity", "font-size", "text-anchor", "class"}
 ANCHORS = {"center": ("middle", 0.5), "right": ("end", 1.0)}
 WHITE = "background:#fff"  # of the file by itself; the page overrides it
-STOPS = 9  # of a colour scale
 CROWDED = 60  # points of one row: more are too close to point at, and their titles would be most of the file
-
-
 GREYS = ["#" + 3 * f"{level:x}" for level in range(16)]  # from black to white
 
 
@@ -284,21 +281,17 @@ class Renderer(RendererBase):
             self.definitions.append(Element("pattern", tile, [Element("path", {"d": lines} | stroke)]))
             self.put(Element("path", {"d": d, "fill": f"url(#{name})"}))
 
-    # --- cells, colour scales and photographs ---
+    # --- cells and photographs ---
 
-    def draw_quad_mesh(self, gc, master_transform, mesh_width, mesh_height, coordinates, *rest, **more):
-        """Draw a matrix as cells, and a colour scale as a gradient, since its 256 cells would be most of the file."""
-        if not self.marks.is_scale(self.artist):
-            return self.draw_cells(self.artist)
-        corners = self.flip.transform(master_transform.transform(coordinates.reshape(-1, 2)))
-        name, colours = f"s{len(self.definitions)}", rest[2]
-        at = np.linspace(0, len(colours) - 1, STOPS).astype(int)
-        offsets = [short(k / (STOPS - 1), 3) for k in range(STOPS)]
-        stops = zip(offsets, (hex_code(colours[k]) for k in at), strict=True)
-        stops = [Element("stop", {"offset": offset, "stop-color": code}) for offset, code in stops]
-        upwards = {"x1": 0, "y1": 1, "x2": 0, "y2": 0} if mesh_height > mesh_width else {}
-        self.definitions.append(Element("linearGradient", {"id": name} | upwards, stops))
-        self.put(Element("rect", rectangle(corners) | {"fill": f"url(#{name})"}))
+    def draw_quad_mesh(self, *_, **__):
+        """Draw a matrix as cells."""
+        mesh = self.artist
+        values, colours, corners = mesh.get_array(), mesh.to_rgba(mesh.get_array()), mesh.get_coordinates()
+        for i, j in zip(*np.nonzero(~np.ma.getmaskarray(values)), strict=True):
+            ends = corners[i, j], corners[i + 1, j + 1]
+            look = {"fill": hex_code(colours[i, j]), "class": "on"}
+            title = self.marks.cell(mesh, *np.mean(ends, 0), values[i, j])
+            self.put(Element("rect", rectangle(self.to_page(mesh, ends)) | look, title=title))
 
     def draw_image(self, gc, x, y, im, transform=None):
         """Draw a photograph's own pixels rather than the resampled ones."""
@@ -310,14 +303,6 @@ class Renderer(RendererBase):
 
     def to_page(self, artist, points):
         return self.flip.transform(artist.axes.transData.transform(points))
-
-    def draw_cells(self, mesh):
-        values, colours, corners = mesh.get_array(), mesh.to_rgba(mesh.get_array()), mesh.get_coordinates()
-        for i, j in zip(*np.nonzero(~np.ma.getmaskarray(values)), strict=True):
-            ends = corners[i, j], corners[i + 1, j + 1]
-            look = {"fill": hex_code(colours[i, j]), "class": "on"}
-            title = self.marks.cell(mesh, *np.mean(ends, 0), values[i, j])
-            self.put(Element("rect", rectangle(self.to_page(mesh, ends)) | look, title=title))
 
     # --- text ---
 

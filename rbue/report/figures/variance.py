@@ -9,32 +9,18 @@ import pandas as pd
 
 from rbue.report import simulation
 from rbue.report.columns import Column, Grid, count, decimals, number, shown, times, words
+from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, picked
-from rbue.report.figures.style import (
-    COLOURS,
-    INK,
-    WIDTH,
-    canvas,
-    head,
-    label_below,
-    legend_below,
-    panel_grid,
-    plain_ticks,
-    save,
-    styled,
-    write_csv,
-    write_text,
-)
 from rbue.report.records import over_seeds
 
 Q = np.round(np.arange(0.05, 1, 0.05), 2)
 PAPERS_Q = (0.8, 0.85, 0.9, 0.95)
 LINES = {  # column → (legend, keywords for plot)
-    "paper": ("the paper's formula", {"color": INK, "linestyle": "--"}),
-    "dropout": ("dropout at p = 1 − q", {"color": COLOURS["mc_dropout"], "linestyle": "-."}),
-    "closed": ("exact", {"color": COLOURS["dropreLU"], "linestyle": "-"}),
+    "paper": ("the paper's formula", {"color": style.INK, "linestyle": "--"}),
+    "dropout": ("dropout at p = 1 − q", {"color": style.COLOURS["mc_dropout"], "linestyle": "-."}),
+    "closed": ("exact", {"color": style.COLOURS["dropreLU"], "linestyle": "-"}),
 }
-DRAWN = {"color": COLOURS["dropreLU"], "linestyle": "none", "marker": "o", "markersize": 5, "mfc": "none"}
+DRAWN = {"color": style.COLOURS["dropreLU"], "linestyle": "none", "marker": "o", "markersize": 5, "mfc": "none"}
 
 
 # --- over q -----------------------------------------------------------------------------------------------------------
@@ -73,24 +59,24 @@ def sum_panel(axis, q):
     """Draw a waterfall: the paper's two terms up, the covariance down, and the result."""
     parts = terms(q)
     ends = np.cumsum([0, *parts.values()])
-    colours, hatches = [(INK, 0.3), (INK, 0.3), "none"], ["", "", "///"]
-    axis.bar(range(3), parts.values(), bottom=ends[:3], color=colours, edgecolor=INK, hatch=hatches, width=0.6)
-    axis.bar([3], ends[-1:], color=COLOURS["dropreLU"], width=0.6)
-    axis.hlines(ends[1:4], [0.3, 1.3, 2.3], [0.7, 1.7, 2.7], color=INK, linewidth=0.8)
+    colours, hatches = [(style.INK, 0.3), (style.INK, 0.3), "none"], ["", "", "///"]
+    axis.bar(range(3), parts.values(), bottom=ends[:3], color=colours, edgecolor=style.INK, hatch=hatches, width=0.6)
+    axis.bar([3], ends[-1:], color=style.COLOURS["dropreLU"], width=0.6)
+    axis.hlines(ends[1:4], [0.3, 1.3, 2.3], [0.7, 1.7, 2.7], color=style.INK, linewidth=0.8)
     axis.text(0, ends[2], "the paper\nstops here", ha="center", va="center")
-    axis.annotate("", (0.68, ends[2]), (0.45, ends[2]), arrowprops={"arrowstyle": "->", "color": INK})
+    axis.annotate("", (0.68, ends[2]), (0.45, ends[2]), arrowprops={"arrowstyle": "->", "color": style.INK})
     axis.set_xticks(range(4), [*parts, "exact:\nq(1−q)·Σ x²\nover x < 0"])
     axis.set(title=f"Where the proof goes wrong, q = {q:g}", ylabel="Variance", ylim=(0, 1.08 * ends.max()))
     axis.grid(axis="x", visible=False)
 
 
-@styled
+@style.styled
 def over_q_figure(frame):
-    figure, (left, right) = canvas(WIDTH, 4.2, ncols=2)
+    figure, (left, right) = style.canvas(style.WIDTH, 4.2, ncols=2)
     curve_panel(left, frame)
     sum_panel(right, 0.8)
-    head(figure, f"Variance of a DropReLU layer, {simulation.INPUTS} standard normal inputs")
-    legend_below(figure, *left.get_legend_handles_labels(), 4)
+    style.head(figure, f"Variance of a DropReLU layer, {simulation.INPUTS} standard normal inputs")
+    style.legend_below(figure, *left.get_legend_handles_labels(), 4)
     return figure
 
 
@@ -131,9 +117,8 @@ def draw_over_q(out):
     """Write <out>/variance, which needs no run."""
     frame = over_q()
     return [
-        *save(over_q_figure(frame), out / "variance"),
-        write_csv(frame, out / "variance.csv"),
-        write_text(over_q_grid(frame).markdown(), out / "variance.md"),
+        *style.save(over_q_figure(frame), out / "variance", frame),
+        style.write_text(over_q_grid(frame).markdown(), out / "variance.md"),
     ]
 
 
@@ -167,22 +152,22 @@ def layer_panel(axis, numbers, row):
         axis.plot(at, numbers[f"ours_{column}"], label=label, **look | dots)
     axis.plot(at, numbers.ours_monte_carlo, label="simulated", **DRAWN)
     axis.set(yscale="log", title=row)
-    plain_ticks(axis.yaxis)
+    style.plain_ticks(axis.yaxis)
     axis.xaxis.get_major_locator().set_params(integer=True)
 
 
-@styled
+@style.styled
 def layers_figure(numbers, title):
     rows = list(dict.fromkeys(numbers.row))
     wide = numbers.site.max() >= MANY
-    size = (WIDTH, 3.4) if wide else (WIDTH / 2, 2.4)
-    figure, axes = panel_grid(len(rows), 1 if wide else 2, *size, margin=1.1, sharex=True)
+    size = (style.WIDTH, 3.4) if wide else (style.WIDTH / 2, 2.4)
+    figure, axes = style.panel_grid(len(rows), 1 if wide else 2, *size, margin=1.1, sharex=True)
     for axis, row in zip(axes.flat, rows, strict=False):
         layer_panel(axis, numbers[numbers.row == row], row)
-    head(figure, title)
-    label_below(axes, len(rows), "Layer, in the order of execution")
+    style.head(figure, title)
+    style.label_below(axes, len(rows), "Layer, in the order of execution")
     figure.supylabel("Variance of the layer's sum")
-    legend_below(figure, *axes.flat[0].get_legend_handles_labels(), 4)
+    style.legend_below(figure, *axes.flat[0].get_legend_handles_labels(), 4)
     return figure
 
 
@@ -223,7 +208,6 @@ def draw(network, folder):
     numbers = layers(frame)
     title = f"{network.title()}, {count_text(numbers.n)}"
     return [
-        *save(layers_figure(numbers, title), folder / "variance"),
-        write_csv(numbers, folder / "variance.csv"),
-        write_text(layers_grid(network, numbers).markdown(), folder / "variance.md"),
+        *style.save(layers_figure(numbers, title), folder / "variance", numbers),
+        style.write_text(layers_grid(network, numbers).markdown(), folder / "variance.md"),
     ]
