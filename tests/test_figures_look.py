@@ -28,7 +28,7 @@ from rbue.report.figures import (
     variance,
 )
 from rbue.report.figures.svg import svg
-from rbue.report.rows import LABELS, ROWS
+from rbue.report.rows import ARCHS, DATASETS, LABELS, ROWS
 
 MATCHED = ("cifar10", "matched", "resnet18")
 DRAWING = (behaviours, diversity, framework, headline, style)  # the others call what style has
@@ -228,6 +228,20 @@ def test_a_marker_of_the_headline_stands_for_a_network_in_all_panels(drawn):
     assert len(networks) == 20 and set(networks) == {marker}
     colours = {bars.get_label(): bars.lines[0].get_color() for bars in left[0].containers}
     assert all(line.get_color() == colours[line.get_label()] for line in curves)
+
+
+def test_nine_networks_have_a_legend_of_shapes_and_fillings_and_more_height():
+    places = [(dataset, "matched", arch) for dataset in DATASETS for arch in ARCHS]
+    one, nine = (compared(*(result("Single", where=place) for place in part)) for part in (places[:1], places))
+    low, high = (headline.picture(cells, None, None) for cells in (one, nine))
+    assert [text.get_text() for text in low.legends[0].texts] == ["VGG-13", "filled: CIFAR-10"]
+    named = [text.get_text() for text in high.legends[0].texts]
+    assert named[:3] == [*ARCHS.values()] and named[3:] == [
+        "filled: CIFAR-10",
+        "hollow: CIFAR-100",
+        "half filled: TinyImageNet",
+    ]
+    assert high.get_figheight() > low.get_figheight()
 
 
 def test_without_costs_the_headline_still_compares():
