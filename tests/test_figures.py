@@ -27,7 +27,6 @@ from rbue.report.figures import (
     style,
     variance,
 )
-from rbue.report.figures.style import COLOURS, framed
 from rbue.report.rows import ROWS
 
 SIX = ["Single", "MC-Dropout(0.5)", "Deep Ensemble(4)", "SVI", "MC-RReLU", "MC-DropReLU(0.95)"]
@@ -218,9 +217,9 @@ def test_another_q_is_a_point_and_other_changes_are_named_instead():
 
 def test_a_point_far_from_all_others_does_not_decide_the_frame():
     frame = behaviours.points(only([result(label, accuracy=0.9) for label in SIX]).clean)
-    assert framed(frame.accuracy, "accuracy").all()
+    assert style.framed(frame.accuracy, "accuracy").all()
     frame.loc[0, "accuracy"] = 20
-    assert list(framed(frame.accuracy, "accuracy")) == [False] + [True] * 5
+    assert list(style.framed(frame.accuracy, "accuracy")) == [False] + [True] * 5
 
 
 def test_curves_have_only_the_counts_that_all_seeds_have():
@@ -451,8 +450,8 @@ def test_the_legend_is_not_wider_than_the_figure(panels):
 
 
 def test_every_method_has_its_own_colour():
-    assert set(COLOURS) == {settings["method"] for _, settings in ROWS}
-    assert len(set(COLOURS.values())) == len(COLOURS)
+    assert set(style.COLOURS) == {settings["method"] for _, settings in ROWS}
+    assert len(set(style.COLOURS.values())) == len(style.COLOURS)
 
 
 def test_the_command_needs_no_torch_and_says_what_is_missing_and_what_makes_it(tmp_path):

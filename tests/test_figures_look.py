@@ -16,6 +16,7 @@ from rbue.report import figures
 from rbue.report.figures import (
     FIGURES,
     behaviours,
+    corruptions,
     diversity,
     draw,
     frames,
@@ -31,7 +32,7 @@ from rbue.report.figures.svg import svg
 from rbue.report.rows import ARCHS, DATASETS, LABELS, ROWS
 
 MATCHED = ("cifar10", "matched", "resnet18")
-DRAWING = (behaviours, diversity, framework, headline, style)  # the others call what style has
+DRAWING = (behaviours, corruptions, diversity, framework, headline, style, variance)  # the others use style's own
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def drawn():
 
     with pytest.MonkeyPatch.context() as patch:
         for module in DRAWING:
-            patch.setattr(module, "save", keep)
+            patch.setattr(module, "save", keep, raising=False)
             for name in ("write_csv", "write_text"):
                 patch.setattr(module, name, lambda *_: Path(), raising=False)
         patch.setitem(FIGURES, "tables of twins, temperature and OOD images", lambda *_: [])

@@ -35,10 +35,7 @@ def step_code():
     """Return a hash of the code that decides the time of a training step and that all methods share. Training times of
     two commits compare if it is equal."""
     modules = [(places.PACKAGE / f"{module}.py").read_text(encoding="utf-8") for module in STEP]
-    return hash_code([*modules, *(dedent(getsource(part)) for part in (config.Run.optimizers, config.Run.sgd))])
-
-
-def hash_code(sources):
+    sources = [*modules, *(dedent(getsource(part)) for part in (config.Run.optimizers, config.Run.sgd))]
     return hashlib.sha256(repr([structure(ast.parse(source)) for source in sources]).encode()).hexdigest()[:10]
 
 

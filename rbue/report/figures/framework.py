@@ -22,13 +22,9 @@ WIDTHS = (1.5, 0.25, 1.6, 0.25, 1.9, 0.15, 0.55)  # the narrow columns hold arro
 # --- load, frame ------------------------------------------------------------------------------------------------------
 
 
-def example_of(result):
-    return {"example": result.example, "samples": result.passes} if result.example else None
-
-
 def load(network):
     """Return the run whose example is drawn: ROW, else another DropReLU, else any run with several passes; or None."""
-    frame = picked(network, example_of)
+    frame = picked(network, lambda run: {"example": run.example, "samples": run.passes} if run.example else None)
     if frame.empty:
         return None
     far = (frame.row != ROW).astype(int) + (frame.method != "dropreLU") + (frame.samples == 1)
