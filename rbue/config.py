@@ -131,7 +131,7 @@ class Run:
             raise UserError(f"dataset={self.dataset} needs corrupted images, but corruptions=none: {way_out}")
         if self.holdout and self.corruptions != "none":
             why = f"holdout={self.holdout} tests on training images, which have no corrupted versions"
-            raise UserError(f"{why}: write dataset={self.trained_on}, or leave out holdout=")
+            raise UserError(f"{why}: write dataset={self.trained_on} corruptions=none, or leave out holdout=")
 
     @property
     def trained_on(self) -> str:

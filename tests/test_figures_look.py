@@ -245,6 +245,11 @@ def test_nine_networks_have_a_legend_of_shapes_and_fillings_and_more_height():
     assert high.get_figheight() > low.get_figheight()
 
 
+def test_the_legend_also_names_a_network_and_a_dataset_that_are_not_the_papers():
+    cells = compared(result("Single", where=MATCHED)).assign(arch="own_net", dataset="own_data")
+    assert set(headline.place_handles(cells)) == {"own_net", "filled: own_data"}
+
+
 def test_without_costs_the_headline_still_compares():
     records = read_records([result("Single", where=MATCHED)])
     assert headline.best_measured(records) is None

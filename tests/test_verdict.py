@@ -227,3 +227,16 @@ def test_the_text_links_each_answer_to_its_claims():
     assert text.startswith("**RBUE is better than MC-Dropout and SVI and cheap to train. It is not on par with Deep")
     assert "We did not measure whether it is cheap at test time or better calibrated under corruption" in text
     assert "**Is RBUE on par with Deep Ensemble? No.**" in text and "(results/claims.md#a15)" in text
+
+
+@pytest.mark.parametrize(
+    ("answers", "text"),
+    [
+        ((YES, NO, PARTLY), "RBUE is fast. It is not good. In part, it is cheap"),
+        ((NO, PARTLY, UNKNOWN), "RBUE is not fast. In part, it is good. We did not measure whether it is cheap"),
+        ((PARTLY, PARTLY, PARTLY), "In part, RBUE is fast, good and cheap"),
+    ],
+)
+def test_the_first_sentence_in_short_names_rbue(answers, text):
+    words = zip(("fast", "good", "cheap"), answers, strict=True)
+    assert verdict.in_short([verdict.Finding("", short, answer, "", ()) for short, answer in words]) == text

@@ -279,8 +279,8 @@ def inference_cost(e: Evidence) -> Found:
         fewer = f"{ece[best, 'ece_10']:.3f} with 10 passes and " if ece[best, "ece_10"] else ""
         text += (
             f". The mean ECE of Single is {ece[SINGLE, 'ece']:.3f}, that of {best} {fewer}{ece[best, 'ece']:.3f} with "
-            f"{passes:.0f} passes. Temperature scaling, which needs labelled images, lowers them to "
-            f"{ece[SINGLE, 'tempered_ece']:.3f} and {ece[best, 'tempered_ece']:.3f}"
+            f"{passes:.0f} passes. Temperature scaling, which needs labelled images, gives Single "
+            f"{ece[SINGLE, 'tempered_ece']:.3f} and {best} {ece[best, 'tempered_ece']:.3f} with {passes:.0f} passes"
         )
     return (YES if median(ratio) <= 1 else NO), text
 
@@ -461,11 +461,12 @@ def in_short(found: list[Finding]) -> str:
     named = {said: [f.short for f in found if f.answer == said and f.short] for said in (YES, NO, PARTLY, UNKNOWN)}
     parts = [
         f"RBUE is {listed(named[YES])}" if named[YES] else "",
-        f"It is not {' and not '.join(named[NO])}" if named[NO] else "",
-        f"In part, it is {listed(named[PARTLY])}" if named[PARTLY] else "",
-        f"We did not measure whether it is {' or '.join(named[UNKNOWN])}" if named[UNKNOWN] else "",
+        f"RBUE is not {' and not '.join(named[NO])}" if named[NO] else "",
+        f"In part, RBUE is {listed(named[PARTLY])}" if named[PARTLY] else "",
+        f"We did not measure whether RBUE is {' or '.join(named[UNKNOWN])}" if named[UNKNOWN] else "",
     ]
-    return ". ".join(filter(None, parts))
+    before, name, after = ". ".join(filter(None, parts)).partition("RBUE")
+    return before + name + after.replace(". RBUE", ". It").replace("RBUE", "it")
 
 
 def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:

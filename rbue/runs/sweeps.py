@@ -117,7 +117,7 @@ def run_of(cfg, overrides=()):
         raise UserError(sentence(error, overrides)) from error
 
 
-# --- begun tables -----------------------------------------------------------------------------------------------------
+# --- tables that have a run -------------------------------------------------------------------------------------------
 
 
 def begun_tables(finished, results_dir):

@@ -178,8 +178,9 @@ def place_handles(cells):
     """Return the handles of the left panels: a shape per architecture, then a filling per dataset. Nine networks would
     make a legend as high as the panels."""
     datasets, archs = (dict.fromkeys(names) for names in zip(*places_of(cells), strict=True))
-    shapes = {arch_name(arch): place_look(("", arch)) for arch in sorted(archs, key=[*ARCHS].index)}
-    fillings = {f"{FILLED[FILLINGS[name]]}: {dataset_name(name)}": place_look((name, "")) for name in datasets}
+    shapes = {arch_name(arch): place_look(("", arch)) for arch in sorted(archs, key=lambda arch: paper_order([arch]))}
+    looks = {name: place_look((name, "")) for name in datasets}
+    fillings = {f"{FILLED[look['fillstyle']]}: {dataset_name(name)}": look for name, look in looks.items()}
     return {name: Line2D([], [], color=INK, linestyle="none", **look) for name, look in (shapes | fillings).items()}
 
 

@@ -1,7 +1,7 @@
 """The figures: their files, captions with the paper's numbers, and alternative texts for readers who cannot see them.
 
 For each network, the page shows the figures of one protocol and links to the others. It shows the paper's figures of
-all networks first, then other figures, the largest last. It links to what does not fit into ROOM bytes, so that the
+all networks first, then other figures, the largest last. It links to what does not fit into ROOM letters, so that the
 page stays small with any number of results.
 """
 
