@@ -297,10 +297,12 @@ def test_cells_sort_by_their_numbers_whatever_is_shown():
     ]
 
 
-def test_a_number_alone_is_sorted_by_its_text():
+def test_a_number_alone_is_sorted_by_its_text_unless_its_unit_differs():
     columns = [METHOD, number("hours", "Hours", "", decimals(1)), number("elements", "Elements", "", count)]
-    text = rendered(columns, [{"row": "a", "hours": 1.23456789, "elements": 65536}])
-    assert re.findall(r"<td[^>]*>.*?</td>", text) == ["<td>1.2</td>", '<td data-value="65536">65,536</td>']
+    columns.append(number("size", "MB", "", lambda size: f"{size / 1e6:.0f}"))
+    text = rendered(columns, [{"row": "a", "hours": 1.23456789, "elements": 65536, "size": 767_000_000}])
+    cells = ["<td>1.2</td>", '<td data-value="65536">65,536</td>', '<td data-value="767000000">767</td>']
+    assert re.findall(r"<td[^>]*>.*?</td>", text) == cells
 
 
 def test_what_is_missing_has_no_value_to_sort_by():

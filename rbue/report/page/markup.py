@@ -54,8 +54,9 @@ def body_cell(column, cell):
 
 
 def sort_value(text, value):
-    """Return the number by which the page sorts a cell, in few digits; None if it has none, or shows one alone."""
-    if value is None or PLAIN.fullmatch(text):
+    """Return the number by which the page sorts a cell, in few digits; None if it has none, or if its text is this
+    number, in the same unit."""
+    if value is None or (PLAIN.fullmatch(text) and text == f"{value:.{len(text.partition('.')[2])}f}"):
         return None
     return f"{value:.10g}" if float(value).is_integer() else f"{value:.6g}"
 
