@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
 
 from rbue.report.claims.numbers import kind
-from rbue.report.claims.values import LEVEL, Value
+from rbue.report.claims.values import Value
 
 VERSUS, CONDITION = ("win", "tie", "loss"), ("yes", "unclear", "no")
 BETTER = {"accuracy": 1, "ece": -1, "time": -1, "jsd": 1, "dis": 1}  # +1: higher is better, -1: lower is better
@@ -35,7 +35,6 @@ class Item:
     aside: bool = False  # printed as evidence, but not part of the verdict
     missing: tuple = ()
     p: float | None = None  # None: no noise is involved
-    p_over_seeds: float | None = None  # the same if rows with one seed varied from seed to seed as Single does
     otherwise: int = 0
     judged: str = ""  # paired or unpaired
     undone: bool = False  # after Holm's correction over the claim's comparisons, chance may explain the difference
@@ -44,16 +43,6 @@ class Item:
     def cell(self):
         """The dataset and the network that the comparison is about."""
         return self.keys[0][:2]
-
-    @property
-    def counts(self):
-        """Whether it is a difference beyond the noise."""
-        return self.p is not None and self.outcome not in (None, self.otherwise)
-
-    @property
-    def unsteady(self):
-        """Whether it counts, but would be inside the noise if rows varied from seed to seed as Single does."""
-        return self.counts and (self.p_over_seeds or 0.0) > LEVEL
 
     @property
     def by_chance(self):
@@ -101,7 +90,7 @@ def form(metric):
 
 def outcome_of(gap, **more):
     """Return the outcome of a difference: its sign and its p-value."""
-    return {"outcome": gap.sign, "p": gap.p, "p_over_seeds": gap.p_over_seeds, "judged": gap.judged, **more}
+    return {"outcome": gap.sign, "p": gap.p, "judged": gap.judged, **more}
 
 
 def advantage(metric, a, b):
@@ -223,9 +212,9 @@ def inside(value, high, *lows):
 def joined(found, outcome, chance):
     """Join several differences into one outcome. `chance` combines their p-values: max if all must hold."""
     judged = {each["judged"] for each in found}
-    ps = {name: [each[name] for each in found] for name in ("p", "p_over_seeds")}
-    joint = {name: None if None in each else min(1.0, chance(each)) for name, each in ps.items()}
-    return {"outcome": outcome, "judged": "unpaired" if "unpaired" in judged else max(judged)} | joint
+    ps = [each["p"] for each in found]
+    joint = None if None in ps else min(1.0, chance(ps))
+    return {"outcome": outcome, "p": joint, "judged": "unpaired" if "unpaired" in judged else max(judged)}
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------

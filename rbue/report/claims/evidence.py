@@ -213,18 +213,11 @@ def seeds_text(items, numbers):
 
 
 def judged_text(items):
-    """Describe how items were judged: '12 of 40 paired over images, 3 undone by the correction, 2 of 9 unsteady'."""
+    """Describe how items were judged: '12 of 40 paired over images, 3 undone by the correction'."""
     judged = [item.judged for item in items if item.judged and not item.aside]
     if not judged:
         return ""
     paired, undone = judged.count("paired"), sum(item.undone for item in items)
     count = f"{paired} of {len(judged)} " if 0 < paired < len(judged) else ""
     text = count + ("paired over images" if paired else "unpaired")
-    return text + (f", {undone} undone by the correction" if undone else "") + unsteady_text(items)
-
-
-def unsteady_text(items):
-    """Count the differences that are smaller than what seeds may do."""
-    counted = [item for item in items if item.counts and not item.aside]
-    unsteady = sum(item.unsteady for item in counted)
-    return f", {unsteady} of {len(counted)} differences unsteady over seeds" if unsteady else ""
+    return text + (f", {undone} undone by the correction" if undone else "")

@@ -180,7 +180,7 @@ def decide(items, rule, numbers, where="", words=OURS):
     status = so_far if is_enough(grades) or cannot_hold(parts, rule) else NOT_TESTED
     return Verdict(
         words[status],
-        reason(grades, status, strict=rule is every, papers=words is PAPERS) + over_seeds(items, rule, so_far, words),
+        reason(grades, status, strict=rule is every, papers=words is PAPERS),
         describe(items),
         so_far=words[so_far] if so_far != status else "",
         missing=missing_text(items, numbers),
@@ -188,17 +188,6 @@ def decide(items, rule, numbers, where="", words=OURS):
         judged=judged_text(items),
         where=where,
     )
-
-
-def over_seeds(items, rule, so_far, words):
-    """Say what the measured comparisons would give if rows varied from seed to seed as Single does, if not the same."""
-    steady = by_part(item.by_chance if item.unsteady else item for item in items)
-    there = {part: measured_of(each) for part, each in steady.items()}
-    otherwise = rule(there) if any(there.values()) else so_far
-    if otherwise == so_far:
-        return ""
-    change = f'"{words[otherwise]}" instead of "{words[so_far]}"'
-    return f" If rows varied from seed to seed as Single does, the verdict would be {change}."
 
 
 def measured(items):

@@ -1,7 +1,8 @@
 """How our cells vary, from the stored predictions of their runs: two cells can be paired image by image."""
 
-from rbue.report.bootstrap import mean_of, over_seeds, replicates
-from rbue.report.rows import labelled
+from dataclasses import replace
+
+from rbue.report.bootstrap import mean_of, pool, replicates, scatter_of
 
 
 def of_run(result):
@@ -12,29 +13,41 @@ def of_run(result):
     return found | {"accuracy": found["accuracy"] * 100}
 
 
-def of_cell(records):
-    """Return the Sampling of a mean over seeds (within a seed, over evaluations); None if a run has no predictions."""
-    if records.sampling.isna().any():
-        return None
-    seeds = [(seed.value.mean(), mean_of(list(seed.sampling))) for _, seed in records.groupby("seed")]
-    return over_seeds(*map(list, zip(*seeds, strict=True)), independent(records))
-
-
 def of_cells(cells):
-    """Return the Sampling of each cell. A cell with one seed is told how much Single varies over seeds on its network:
-    an ensemble, as a mean over its members, varies less."""
-    found = [of_cell(cell) for cell in cells]
-    known = {network(cell): each.excess for cell, each in zip(cells, found, strict=True) if each and is_single(cell)}
-    usual = [(known.get(network(cell)) or 0.0) / cell.members.max() for cell in cells]
-    return [each and each.with_usual(excess) for each, excess in zip(found, usual, strict=True)]
+    """Return the Sampling of each cell: a mean over seeds, and how seeds vary on its dataset; None without predictions.
+
+    All rows and networks of a dataset count as varying alike, so that a row with one seed has an error over seeds too.
+    """
+    by_seed, scatters = [seeds_of(cell) for cell in cells], {}
+    for cell, seeds in zip(cells, by_seed, strict=True):
+        if seeds and len(seeds) > 1 and shows_scatter(cell):
+            scatters.setdefault(measured(cell), []).append(scatter_of(*zip(*seeds, strict=True)))
+    known = {key: pool(found) for key, found in scatters.items()}
+    return [seeds and over_seeds(c, seeds, known.get(measured(c))) for c, seeds in zip(cells, by_seed, strict=True)]
 
 
-def network(cell):
-    return tuple(cell[["dataset", "arch", "metric"]].iloc[0])
+def seeds_of(cell):
+    """Return each seed's value and Sampling, the means over its evaluations; None if a run has no predictions."""
+    if cell.sampling.isna().any():
+        return None
+    return [(seed.value.mean(), mean_of(list(seed.sampling))) for _, seed in cell.groupby("seed")]
 
 
-def is_single(cell):
-    return cell.row.iloc[0] == labelled({"method": "single"})
+def measured(cell):
+    """Return the dataset and the metric of a cell."""
+    return tuple(cell[["dataset", "metric"]].iloc[0])
+
+
+def shows_scatter(cell):
+    """Whether its seeds are single networks, counted once: an ensemble is a mean, and `row@all` repeats a row."""
+    return cell.members.max() == 1 and "@" not in cell.row.iloc[0]
+
+
+def over_seeds(cell, seeds, scatter):
+    """Return the Sampling of a mean over seeds. An ensemble varies as the mean of its members does."""
+    mean = mean_of([sampling for _, sampling in seeds])
+    networks = cell.members.max() * (len(seeds) if independent(cell) else 1)
+    return replace(mean, seeds={scatter: 1 / networks}) if scatter else mean
 
 
 def independent(records):

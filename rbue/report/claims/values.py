@@ -4,8 +4,8 @@
   .04 is a win, since rounding keeps order; .03 against .03 is a tie; 63 % against 63.39 % is a tie.
 - Measured numbers: a difference is a win if it exceeds 1.96 of its standard errors.
 - Paired, if both sides have stored predictions: the error comes from replicates over test images, which both sides
-  share, and over seeds if there are several; see rbue/report/bootstrap.py. With one seed per side, it is about these
-  networks, not about the methods: `p_over_seeds` asks what is left if they vary from seed to seed as Single does.
+  share, and over seeds; see rbue/report/bootstrap.py. All rows of a dataset count as varying alike from seed to seed.
+  If no row has a second seed, the error is about these networks, not about the methods.
 - Unpaired, if one side has none: SE² = (test images)² + (seeds)². Test images: the binomial error √(v(1-v)/images) for
   an accuracy and a disagreement. It also bounds the error of an ECE, which is |mean of confidence - correct| if a
   network is over- or underconfident throughout. Seeds: std/√n from n = 2 on. Both sides count as independent although
@@ -89,12 +89,6 @@ class Value:
             return float(not self.sign)
         few, far = self.paired and self.sampling.freedom < inf, -abs(self.mean) / self.error
         return 2 * float(stdtr(self.sampling.freedom, far) if few else ndtr(far))
-
-    @property
-    def p_over_seeds(self):
-        """The p-value if every paired number from one seed varied from seed to seed as Single does; never below p."""
-        error = self.sampling.error_over_seeds if self.paired else 0.0
-        return max(self.p, 2 * float(ndtr(-abs(self.mean) / error))) if error else self.p
 
     @property
     def sign(self):
