@@ -58,18 +58,29 @@ def test_the_verdict_says_which_differences_count_as_agreement():
 
 
 def test_better_rows_change_the_answers_and_worse_rows_change_them_back():
-    assert answers(shift(accuracy=5, ece=-0.05))[1:3] == [YES, YES]
-    assert answers(shift(accuracy=-5, ece=0.05))[1:3] == [NO, NO]
-    assert answers(shift(accuracy=5, ece=0.05))[1:3] == [PARTLY, PARTLY]
+    assert answers(shift(accuracy=5, ece=-0.05))[1:4] == [YES, YES, YES]
+    assert answers(shift(accuracy=-5, ece=0.05))[1:4] == [NO, NO, NO]
+    assert answers(shift(accuracy=5, ece=0.05))[1:4] == [PARTLY, PARTLY, PARTLY]
     assert answers(shift(accuracy=5))[0] == PARTLY  # half of the rows keep the printed numbers
 
 
-@pytest.mark.parametrize(("accuracy", "ece", "counts"), [(9, -0.5, (135, 0)), (-9, 0.5, (0, 135)), (9, 0.5, (0, 0))])
+@pytest.mark.parametrize(("accuracy", "ece", "counts"), [(9, -0.5, (90, 0)), (-9, 0.5, (0, 90)), (9, 0.5, (0, 0))])
 def test_wins_and_losses_in_both_metrics_are_counted(accuracy, ece, counts):
     sentence = verdict.findings(shift(accuracy, ece))[2].sentence
     won, lost = counts
-    assert "compared 135 pairs of a variant and a baseline, with Holm's correction: the variant is better" in sentence
+    assert "compared 90 pairs of a variant and a row of MC-Dropout, with Holm's correction: the variant" in sentence
     assert sentence.endswith(f"better in both metrics in {won} pairs and worse in both in {lost}")
+
+
+def test_a_baseline_is_shown_with_the_ece_that_the_paper_prints_for_it():
+    better = measured(lambda key, value: 0.01 if key[2:] == ("SVI", "ece") else value)
+    printed = np.mean([value.mean for key, value in PRINTED.values.items() if key[2:] == ("SVI", "ece")])
+    found = {finding.claim: finding for finding in verdict.findings(better)}
+    text = f"The mean ECE of SVI is 0.010 there; the paper prints {printed:.3f}."
+    assert (
+        text in found["Is it better than SVI?"].sentence
+        and "of SVI" not in found["Is it better than MC-Dropout?"].sentence
+    )
 
 
 def test_a_gap_within_the_noise_is_called_so():
@@ -125,7 +136,7 @@ def with_costs(ms):
 
 @pytest.mark.parametrize(("ensemble", "expected"), [(0.5, NO), (2.0, YES)])
 def test_test_time_is_compared_with_deep_ensembles(ensemble, expected):
-    finding = verdict.findings(with_costs({verdict.ENSEMBLE: ensemble}))[4]
+    finding = verdict.findings(with_costs({verdict.ENSEMBLE: ensemble}))[5]
     assert finding.answer == expected and f"takes {1 / ensemble:.1f} times as long" in finding.sentence
 
 
@@ -137,22 +148,22 @@ def corrupted(ece, arch="resnet18"):
 
 def test_corruption_counts_severities():
     rows = {"Single": 0.3, "MC-Dropout(0.5)": 0.2, "Deep Ensemble(4)": 0.1, "MC-RReLU": 0.15}
-    finding = verdict.findings(corrupted(rows))[5]
+    finding = verdict.findings(corrupted(rows))[6]
     assert finding.answer == PARTLY
     assert "than Single's at 5 of 5 severities and than MC-Dropout(0.5)'s at 5 of 5 severities and" in finding.sentence
     assert "Not measured there: SVI" in finding.sentence
     assert "(n = 1)" in finding.sentence
     fewer = replace(corrupted(rows), corrupted_passes={("cifar10", "resnet18"): [20.0], ("cifar10", "vgg13"): [9.0]})
-    assert "1 of 5 variants are measured (n = 1, 20 passes)" in verdict.findings(fewer)[5].sentence
-    assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.05}))[5].answer == YES
-    assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.5}))[5].answer == NO
+    assert "1 of 5 variants are measured (n = 1, 20 passes)" in verdict.findings(fewer)[6].sentence
+    assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.05}))[6].answer == YES
+    assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.5}))[6].answer == NO
 
 
 def test_a_second_network_with_other_rows_takes_no_answer_away():
     most = corrupted({"Single": 0.3, "Deep Ensemble(4)": 0.1, "MC-RReLU": 0.15, "MC-DropReLU(0.95)": 0.2})
     begun = corrupted({"Single": 0.2, "MC-Dropout(0.5)": 0.2, "MC-DropReLU(0.9)": 0.1}, "vgg13")
     values = most.ours.values | begun.ours.values
-    finding = verdict.findings(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[5]
+    finding = verdict.findings(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[6]
     assert finding.sentence.startswith("On CIFAR-10 with ResNet-18, 2 of 5 variants are measured")
     assert finding.sentence.endswith("Not measured there: MC-Dropout(0.5), SVI")
 
@@ -169,7 +180,7 @@ def test_passes_on_corrupted_images_are_counted_by_network():
 def test_a_divergence_of_zero_is_no_base_of_a_ratio():
     rows = {"MC-Dropout(0.5)": 0.0, "MC-RReLU": 0.1}
     values = {("cifar10", "resnet18", row, "mean_jsd"): Value(jsd) for row, jsd in rows.items()}
-    assert answers(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[6] == UNKNOWN
+    assert answers(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[7] == UNKNOWN
 
 
 RANKED = ("Which method has the lowest NLL?", "Which method detects out-of-distribution images best?")
@@ -224,7 +235,9 @@ def test_the_headline_figure_counts_as_the_verdict_does():
 def test_the_text_links_each_answer_to_its_claims():
     text = verdict.markdown(verdict.findings(measured()))
     assert text.count("\n- **") == len(verdict.QUESTIONS)
-    assert text.startswith("**RBUE is better than MC-Dropout and SVI and cheap to train. It is not on par with Deep")
+    assert text.startswith(
+        "**RBUE is better than MC-Dropout, better than SVI and cheap to train. It is not on par with"
+    )
     assert "We did not measure whether it is cheap at test time or better calibrated under corruption" in text
     assert "**Is RBUE on par with Deep Ensemble? No.**" in text and "(results/claims.md#a15)" in text
 
