@@ -207,5 +207,7 @@ def test_a_pool_counts_each_method_by_its_degrees_of_freedom():
     assert found == Scatter(between=2.0, own=pytest.approx(0.4), freedom=4) and found.excess == pytest.approx(1.6)
     one, mean_of_two = (Sampling(np.array([-1.0, 1.0]), seeds={found: weight}) for weight in (1.0, 0.5))
     gap = one + mean_of_two * -1
-    assert gap.seeds == {found: 1.5} and gap.variance == pytest.approx(1.5 * 1.6)
+    assert (
+        gap.seeds == {found: 1.5} and (gap * 0.5).seeds == {found: 1.5 / 4} and gap.variance == pytest.approx(1.5 * 1.6)
+    )
     assert gap.freedom == pytest.approx(gap.variance**2 / (1.5 * 2.0) ** 2 * 4)  # one estimate, used twice

@@ -95,6 +95,39 @@ def test_an_ensemble_varies_less_over_seeds_than_its_members(tmp_path):
     assert scatter.between == pytest.approx(5 / 3) and scatter.freedom == 3
 
 
+def scatters(tmp_path, *rows, **changes):
+    """{(dataset, network, row): its Scatters of the accuracy}, for rows (label, dataset, network, {seed: errors})."""
+    runs = []
+    for number, (label, dataset, arch, errors) in enumerate(rows):
+        for seed, wrong in errors.items():
+            entry = result(label, (dataset, arch), seed=seed, **changes)
+            runs.append(kept(tmp_path / f"{number}-{seed}", entry, right_but(slice(0, wrong))))
+    cells = our_frames(runs)["matched"]
+    cells = cells[cells.metric == "accuracy"].set_index(["dataset", "arch", "row"])
+    return cells.sampling.map(lambda sampling: sampling.seeds)
+
+
+def test_all_rows_and_networks_of_a_dataset_vary_alike_and_other_datasets_by_themselves(tmp_path):
+    rows = [("Single", "cifar10", "resnet18", {0: 300, 1: 400}), (Q8, "cifar10", "vgg13", {0: 300, 1: 500, 2: 400})]
+    found = scatters(tmp_path, *rows, ("Single", "cifar100", "resnet18", {0: 300, 1: 900}), (Q95, *C10, {0: 400}))
+    (ten, weight), (hundred, _) = (*found[*C10, Q95].items(), *found["cifar100", "resnet18", "Single"].items())
+    assert weight == 1 and found["cifar10", "vgg13", Q8] == {ten: 1 / 3} and found[*C10, "Single"] == {ten: 1 / 2}
+    assert ten.between == pytest.approx((0.5 * 1 + 1 * 2) / 3) and ten.freedom == 3  # variances 0.5 and 1 of 1 pp
+    assert hundred.between == pytest.approx(18) and hundred.freedom == 1
+
+
+@pytest.mark.parametrize(("seeds", "known"), [((0, 4), True), ((0, 1), False)])
+def test_independent_ensembles_tell_how_their_members_vary(tmp_path, seeds, known):
+    found = scatters(tmp_path, (DE, *C10, dict(zip(seeds, (400, 500), strict=True))))[*C10, DE]
+    assert [(s.between, s.freedom, w) for s, w in found.items()] == ([(pytest.approx(2), 1, 1 / 8)] if known else [])
+
+
+@pytest.mark.parametrize(("changes", "rows"), [({}, [Q8, f"{Q8}@all"]), ({"position": "last"}, [f"{Q8}@last"])])
+def test_a_row_at_one_position_counts_and_a_row_at_all_positions_counts_once(tmp_path, changes, rows):
+    found = scatters(tmp_path, (Q8, *C10, {0: 400, 1: 500}), **changes)
+    assert [sorted(s.freedom for s in found[*C10, row]) for row in rows] == [[1]] * len(rows) == [[1]] * len(found)
+
+
 def test_a_difference_of_unknown_error_undoes_no_other():
     assert Value(1.0, se=float("nan")).p == 1.0
     assert holm([0.2, 1.0, 0.001, 0.03]) == [False, False, True, False]

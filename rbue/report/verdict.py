@@ -466,7 +466,8 @@ READING = (
     "A *variant* is MC-RReLU, or MC-DropReLU with one of the paper's four q. A *cell* is one method on one network and "
     "one dataset. n is the number of seeds. ECE is the expected calibration error and NLL the negative log-likelihood: "
     "lower is better. AUROC is the probability that an out-of-distribution image has a higher entropy than a test "
-    "image. Square brackets hold a 95 % interval over test images, and over seeds if a row on the dataset has several."
+    "image. Square brackets hold a 95 % interval over test images. It also covers the seeds if one row on "
+    "the dataset has several of them."
 )
 
 

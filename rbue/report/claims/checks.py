@@ -140,7 +140,7 @@ def best_against(metric, own):
 
 
 def on_par(metric):
-    """Judge whether the best of the first cells is not worse than the last: ECE as printed, accuracy within 1.96 SE.
+    """Judge whether the best of the first cells is not worse than the last: ECE as printed, accuracy within noise.
 
     Accuracy is printed with more digits than 10,000 images can resolve, ECE with fewer.
     """

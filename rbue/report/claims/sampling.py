@@ -20,8 +20,9 @@ def of_cells(cells):
     """
     by_seed, scatters = [seeds_of(cell) for cell in cells], {}
     for cell, seeds in zip(cells, by_seed, strict=True):
-        if seeds and len(seeds) > 1 and shows_scatter(cell):
-            scatters.setdefault(measured(cell), []).append(scatter_of(*zip(*seeds, strict=True)))
+        if seeds and shows_scatter(cell):
+            found = scatter_of(*zip(*seeds, strict=True)) * cell.members.max()  # an ensemble is a mean over its members
+            scatters.setdefault(measured(cell), []).append(found)
     known = {key: pool(found) for key, found in scatters.items()}
     return [seeds and over_seeds(c, seeds, known.get(measured(c))) for c, seeds in zip(cells, by_seed, strict=True)]
 
@@ -39,12 +40,16 @@ def measured(cell):
 
 
 def shows_scatter(cell):
-    """Whether its seeds are single networks, counted once: an ensemble is a mean, and `row@all` repeats a row."""
-    return cell.members.max() == 1 and "@" not in cell.row.iloc[0]
+    """Whether it has several independent seeds that no other row has: `row@all` repeats a row."""
+    return cell.seed.nunique() > 1 and independent(cell) and not cell.row.iloc[0].endswith("@all")
 
 
 def over_seeds(cell, seeds, scatter):
-    """Return the Sampling of a mean over seeds. An ensemble varies as the mean of its members does."""
+    """Return the Sampling of a mean over seeds. An ensemble varies as the mean of its members does.
+
+    Single networks that are members of an ensemble count as independent of it, so their difference has too large an
+    error.
+    """
     mean = mean_of([sampling for _, sampling in seeds])
     networks = cell.members.max() * (len(seeds) if independent(cell) else 1)
     return replace(mean, seeds={scatter: 1 / networks}) if scatter else mean

@@ -29,14 +29,15 @@ tables and on our runs. Built by `make claims`: do not edit.
 - **Noise in the paper's numbers.** A difference counts if it exceeds the rounding of both sides. If a claim says that
   two numbers are the same, or significantly different, the difference must also exceed 1.96 standard errors of 10,000
   test images. A difference that is too small to count is neither for nor against a claim that one row is better.
-- **Noise in our numbers.** A difference counts if its 95 % interval does not contain zero. If both rows have stored
-  predictions, they are compared image by image ("paired"). The interval then covers the choice of test images and of
-  the seed. n is the number of seeds.
+- **Noise in our numbers.** A difference counts if its 95 % interval does not contain zero. n is the number of seeds. If
+  both rows have stored predictions, they are compared image by image ("paired"), and the interval covers the choice of
+  test images and of the seed. Otherwise, they are "unpaired": both rows count as tested on different images, and with
+  one seed the interval does not cover the seed.
 - **One seed per row.** A paired row with one seed has an error over seeds too. We assume that all rows on a dataset
-  vary alike from seed to seed, and estimate this variance from all rows that have several seeds. An ensemble of four
-  networks has a quarter of it. An estimate from few seeds is uncertain, so a larger quantile of the t distribution
-  replaces 1.96. If no row on a dataset has several seeds, the verdict is about these trained networks, not about the
-  method.
+  vary alike from seed to seed, and estimate this variance from all rows that have several seeds. We also assume that an
+  ensemble of four networks has a quarter of it. An estimate from few seeds is uncertain, so a larger quantile of the t
+  distribution replaces 1.96. If no row on a dataset has several seeds, the verdict is about these trained networks, not
+  about the method.
 - **The same.** Two numbers count as the same, or on par, if no difference is found and the 95 % interval of the
   difference is no wider than ±1.5 percentage points or ±0.015 in ECE. This does not prove that they are equal.
 - **The best** of several rows is chosen on the test images. The errors do not account for this choice, which favours

@@ -2,7 +2,7 @@
 
 - Printed numbers: a difference is a win if it exceeds the rounding of both sides, half a last digit each. .03 against
   .04 is a win, since rounding keeps order; .03 against .03 is a tie; 63 % against 63.39 % is a tie.
-- Measured numbers: a difference is a win if it exceeds 1.96 of its standard errors.
+- Measured numbers: a difference is a win if its 95 % interval does not contain zero.
 - Paired, if both sides have stored predictions: the error comes from replicates over test images, which both sides
   share, and over seeds; see rbue/report/bootstrap.py. All rows of a dataset count as varying alike from seed to seed.
   If no row has a second seed, the error is about these networks, not about the methods.
