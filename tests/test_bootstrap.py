@@ -104,12 +104,12 @@ def test_a_row_with_one_seed_varies_as_the_others_do(counts):
     """The usual case: four seeds of Single, one of every other row. Without the seeds, the interval is too narrow."""
     rng = np.random.default_rng(sum(counts))
     methods = {"skill": 1.0, "trust": 1.0}, {"skill": 1.0, "trust": 1.7}, {"skill": 1.1, "trust": 1.3}
-    trained = [(method, n) for method, n in zip(methods, counts, strict=True)]
+    trained = list(zip(methods, counts, strict=True))
     rows = [[[network(rng, **m, seeds=0.6) for _ in range(n)] for m, n in trained] for _ in range(250)]
     gaps = [difference(rng, *networks)["accuracy"] for networks in rows]
     truth, images = np.mean([g.mean for g in gaps]), [1.96 * g.sampling.draws.std() for g in gaps]
     assert coverage(gaps) >= 0.93
-    assert np.mean([abs(g.mean - truth) <= reach for g, reach in zip(gaps, images, strict=True)]) < 0.85
+    assert np.mean([abs(g.mean - truth) <= reach for g, reach in zip(gaps, images, strict=True)]) < 0.6
 
 
 def test_two_seeds_need_the_t_quantile():
@@ -118,8 +118,9 @@ def test_two_seeds_need_the_t_quantile():
     sides = [[[network(rng, **method, seeds=0.6) for _ in range(2)] for method in METHODS] for _ in range(200)]
     gaps = [difference(rng, *networks)["accuracy"] for networks in sides]
     truth = np.mean([gap.mean for gap in gaps])
-    assert np.mean([abs(gap.mean - truth) <= 1.96 * gap.error for gap in gaps]) < 0.92
-    assert coverage(gaps) >= 0.93
+    assert np.mean([abs(gap.mean - truth) <= 1.96 * np.std(gap.sampling.draws) for gap in gaps]) < 0.7
+    assert np.mean([abs(gap.mean - truth) <= 1.96 * gap.error for gap in gaps]) < 0.85
+    assert coverage(gaps) > 0.93
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(0.003, 0.0), (0.005, 0.005), (0.02, 0.005)])
