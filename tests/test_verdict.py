@@ -13,7 +13,8 @@ from rbue.report.claims.values import Value
 from rbue.report.figures import headline
 from rbue.report.records import records
 from rbue.report.rows import LABELS, PROPOSED
-from rbue.report.verdict import NO, PARTLY, UNKNOWN, YES, Evidence
+from rbue.report.verdict import NO, PARTLY, UNKNOWN, YES
+from rbue.report.verdict.evidence import ENSEMBLE, Evidence, corrupted_passes, scores
 from rbue.runs.results import collect
 
 PRINTED = Numbers.of(paper_frame(PAPER))
@@ -136,7 +137,7 @@ def with_costs(ms):
 
 @pytest.mark.parametrize(("ensemble", "expected"), [(0.5, NO), (2.0, YES)])
 def test_test_time_is_compared_with_deep_ensembles(ensemble, expected):
-    finding = verdict.findings(with_costs({verdict.ENSEMBLE: ensemble}))[5]
+    finding = verdict.findings(with_costs({ENSEMBLE: ensemble}))[5]
     assert finding.answer == expected and f"takes {1 / ensemble:.1f} times as long" in finding.sentence
 
 
@@ -172,7 +173,7 @@ def test_passes_on_corrupted_images_are_counted_by_network():
     vgg = made_up.corrupted("MC-DropReLU(0.95)", where=("cifar10", "fast", "vgg13")) | {"passes": 9}
     known = made_up.corrupted("MC-RReLU") | {"passes": 20}
     unknown = made_up.corrupted("MC-DropReLU(0.9)") | {"passes": None}
-    found = verdict.corrupted_passes(made_up.read_records([vgg, known, unknown, made_up.corrupted("SVI")]))
+    found = corrupted_passes(made_up.read_records([vgg, known, unknown, made_up.corrupted("SVI")]))
     passes = {("cifar10", "resnet18"): [20], ("cifar10", "vgg13"): [9]}
     assert {place: list(each) for place, each in found.items()} == passes
 
@@ -192,11 +193,11 @@ def scored(nll, auroc=None):
     for row, each in zip(LABELS, found, strict=True):
         each["metrics"]["nll"] = nll.get(row, 1.0)
         each["ood"] = each["ood"] | {"auroc": auroc.get(row, 0.5)} if auroc else None
-    return verdict.scores(made_up.read_records(found))
+    return scores(made_up.read_records(found))
 
 
 def test_the_best_row_in_nll_and_ood_detection_is_named_with_its_lead():
-    nll, auroc = {"SVI": 0.25, "MC-RReLU": 0.5, verdict.ENSEMBLE: 0.75}, {"MC-DropReLU(0.9)": 0.875}
+    nll, auroc = {"SVI": 0.25, "MC-RReLU": 0.5, ENSEMBLE: 0.75}, {"MC-DropReLU(0.9)": 0.875}
     last = verdict.findings(replace(measured(), scores=scored(nll, auroc)))[-2:]
     best = ("SVI", "MC-DropReLU(0.9)")
     assert [(finding.claim, finding.answer) for finding in last] == list(zip(RANKED, best, strict=True))

@@ -1,0 +1,144 @@
+"""What the verdict is based on: our numbers under one protocol, the printed ones, and costs and scores of each row."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from rbue.report.claims.numbers import Numbers, paper_frame
+from rbue.report.claims.values import Value
+from rbue.report.records import in_tables, over_seeds, records
+from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, by_protocol, labelled
+
+SINGLE, ENSEMBLE, SVI = (labelled({"method": "single"}), labelled({"method": "deep_ensemble", "members": 4}), "SVI")
+DROPOUT = [label for label in LABELS if label.startswith("MC-Dropout")]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Our numbers under one protocol, the printed ones, and what a row costs at test time."""
+
+    ours: Numbers
+    printed: Numbers
+    protocol: str = ""
+    costs: dict = field(default_factory=dict)  # {(dataset, arch, row): {"test_ms_per_image", "tempered_ece"}}
+    corrupted_passes: dict = field(default_factory=dict)  # {(dataset, arch): passes of the variants, corrupted images}
+    scores: dict = field(default_factory=dict)  # {(dataset, arch): {row: {"nll", "auroc", "n"}}}
+    unused: dict = field(default_factory=dict)  # {(dataset, arch, row) of the paper: its protocols}, none of them ours
+    unused_corrupted: dict = field(default_factory=dict)  # the same of corrupted images
+
+    @property
+    def setting(self) -> str:
+        return f"With `protocol={self.protocol}`, " if self.protocol else ""
+
+    def places(self, rows: Iterable[str], *metrics: str) -> list:
+        """Return the networks on which all these rows have all these metrics."""
+        wanted = [(row, metric) for row in rows for metric in metrics]
+        return [p for p in self.ours.places if all((*p, *cell) in self.ours.values for cell in wanted)]
+
+    def rows(self, place: tuple, rows: Iterable[str], *metrics: str) -> list[str]:
+        """Return those of the rows that have all these metrics on one network."""
+        return [row for row in rows if all((*place, row, metric) in self.ours.values for metric in metrics)]
+
+    def values(self, place: tuple, rows: Iterable[str], metric: str) -> list[Value]:
+        """Return one value per row, each the larger the better: an ECE is negated."""
+        return [self.ours.values[(*place, row, metric)] * (-1 if metric == "ece" else 1) for row in rows]
+
+    def ratios(self, metric: str, row: str, other: str) -> list[float]:
+        """Return a row's metric divided by that of another row, for each network where both are measured and the other
+        one's is not zero; times only if one version of the code measured them."""
+        places = self.places([row, other], metric)
+        pairs = [(self.ours.values[(*p, row, metric)], self.ours.values[(*p, other, metric)]) for p in places]
+        known = [(one, two) for one, two in pairs if metric != "time" or one.origin == two.origin]
+        return [one.mean / two.mean for one, two in known if two.mean]
+
+    def cost_ratios(self, metric: str, row: str, other: str) -> list[float]:
+        """Return a row's cost divided by that of another row, for each network that one kind of hardware measured."""
+        pairs = [(self.costs.get((*p, row), {}), self.costs.get((*p, other), {})) for p in self.ours.places]
+        known = [(one, two) for one, two in pairs if metric in one and metric in two]
+        return [one[metric] / two[metric] for one, two in known if one["hardware"] == two["hardware"]]
+
+    def scores_by_row(self, metric: str) -> tuple[list, dict[str, list[float]]]:
+        """Return the networks where Single, Deep Ensemble and all variants have a score, and {row: its scores on
+        them} of the rows that have it on all of them."""
+        known = {
+            place: {row: cell[metric] for row, cell in rows.items() if metric in cell}
+            for place, rows in self.scores.items()
+        }
+        places = [place for place, rows in known.items() if {SINGLE, ENSEMBLE, *PROPOSED} <= rows.keys()]
+        shared = [row for row in known[places[0]] if all(row in known[p] for p in places)] if places else []
+        return places, {row: [known[place][row] for place in places] for row in shared}
+
+    def mean_cost(self, row: str, kind: str) -> float | None:
+        """Return the mean over the networks where Single and the best known variant have this number."""
+        both = [p for p in self.ours.places if all((*p, r) in self.costs for r in (SINGLE, PROPOSED[-1]))]
+        found = [self.costs[*p, row].get(kind) for p in both]
+        return sum(found) / len(found) if found and all(found) else None
+
+    def seeds(self, places: Iterable[tuple], rows: Iterable[str]) -> str:
+        """Return the numbers of seeds behind these cells: `n = 1 to 4`."""
+        counts = {self.ours.n[(*place, row, "accuracy")] for place in places for row in rows}
+        return f"n = {min(counts)}" + (f" to {max(counts)}" if len(counts) > 1 else "")
+
+
+def gather(results: list, paper_dir: str, frames: dict) -> Evidence:
+    """Gather the evidence under `matched` if it has runs, else under the protocol that has. `frames` are not empty."""
+    protocol = min(frames, key=by_protocol)
+    every = records(results)
+    runs = every[every.protocol == protocol]
+    return Evidence(
+        Numbers.of(frames[protocol]),
+        Numbers.of(paper_frame(paper_dir)),
+        protocol,
+        costs(runs),
+        corrupted_passes(runs),
+        scores(runs),
+        unused_cells(every[in_tables(every)], protocol),
+        unused_cells(every[every.corrupted & every.listed], protocol),
+    )
+
+
+def costs(runs: pd.DataFrame) -> dict:
+    """Return {(dataset, arch, row): test time, ECE, ECE after 10 passes and after temperature scaling, where known}."""
+    runs = runs[in_tables(runs) & ~runs.on_cpu]  # other programs take part of a CPU's time
+    key, values = ["dataset", "arch", "row"], ["test_ms_per_image", "ece", "ece_10", "tempered_ece"]
+    tempered = runs.result.map(lambda result: result.temperature.ece if result.temperature else None).astype(float)
+    after_10 = runs.result.map(ece_after_10).astype(float)
+    found = over_seeds(runs.assign(tempered_ece=tempered, ece_10=after_10), key, values).to_dict("records")
+    known = {tuple(cell[name] for name in key): known_values(cell, values) for cell in found}
+    measured = (runs.hardware + ", " + runs.precision).groupby([runs[name] for name in key]).unique().map(str)
+    return {place: cell | {"hardware": measured[place]} for place, cell in known.items()}
+
+
+def scores(runs: pd.DataFrame) -> dict:
+    """Return {(dataset, arch): {row: {"nll", "auroc" of OOD detection, where known, and "n"}}}."""
+    runs = runs[in_tables(runs)]
+    auroc = runs.result.map(lambda result: result.ood.auroc if result.ood else None).astype(float)
+    found: dict = {}
+    for cell in over_seeds(runs.assign(auroc=auroc), ["dataset", "arch", "row"], ["nll", "auroc"]).to_dict("records"):
+        values = known_values(cell, ["nll", "auroc"]) | {"n": cell["n"]}
+        found.setdefault((cell["dataset"], cell["arch"]), {})[cell["row"]] = values
+    return found
+
+
+def unused_cells(runs: pd.DataFrame, protocol: str) -> dict:
+    """Return {(dataset, arch, row): protocols} of the paper's cells that are measured, but not under this protocol."""
+    cells = runs[runs.dataset.isin(DATASETS) & runs.arch.isin(ARCHS) & runs.row.isin(LABELS)]
+    found = cells.groupby(["dataset", "arch", "row"]).protocol.unique().to_dict()
+    return {cell: list(protocols) for cell, protocols in found.items() if protocol not in protocols}
+
+
+def corrupted_passes(runs: pd.DataFrame) -> dict:
+    """Return {(dataset, arch): passes of the variants on corrupted images}, often fewer than on clean images."""
+    proposed = runs[runs.corrupted & runs.listed & runs.row.isin(PROPOSED) & runs.passes.notna()]
+    return proposed.groupby(["dataset", "arch"]).passes.unique().to_dict()
+
+
+def known_values(cell: dict, names: list[str]) -> dict:
+    return {name: cell[f"ours_{name}"] for name in names if cell[f"ours_{name}"] > 0}
+
+
+def ece_after_10(result: Any) -> float | None:
+    known = dict(zip(result.by_samples["samples"], result.by_samples["ece"], strict=True)) if result.by_samples else {}
+    return known.get(10.0)
