@@ -31,6 +31,11 @@ def test_all_windows_and_both_directions_occur():
     assert min(counts) > 0 and max(counts) < 30  # 18 cells with 200/18 = 11 expected each
 
 
+def test_half_of_the_images_are_flipped():
+    flipped = sum(int((cut(crop=0, step=step) != IMAGES).flatten(1).any(1).sum()) for step in range(40))
+    assert 900 < flipped < 1100  # 2,000 images; the standard deviation is 22
+
+
 def test_without_crop_and_flip_an_image_stays_as_it_is():
     assert torch.equal(cut(flip=False, crop=0), IMAGES)
 

@@ -3,6 +3,7 @@ from itertools import combinations
 
 import pytest
 import torch
+from conftest import compose_run
 
 from rbue import metrics
 
@@ -19,6 +20,14 @@ def brute_force_ece(probs, labels, bins):
             conf, acc = (sum(column) / len(members) for column in zip(*members, strict=True))
             total += len(members) / len(labels) * abs(acc - conf)
     return total
+
+
+def test_the_default_number_of_bins_is_that_of_the_suite():
+    probs, labels = predictions(1000)
+    default = compose_run().bins
+    assert metrics.ece(probs, labels) == metrics.ece(probs, labels, default) != metrics.ece(probs, labels, default + 1)
+    assert len(metrics.reliability(probs, labels)["count"]) == default
+    assert metrics.score(probs, labels)["ece"] == metrics.ece(probs, labels)
 
 
 @pytest.mark.parametrize("bins", [1, 7, 30])
@@ -159,10 +168,10 @@ def test_bootstrap_intervals_are_those_of_a_share():
     generator, images, share = torch.Generator().manual_seed(0), 2000, 0.2
     other = (torch.rand(images, generator=generator) < share).long()
     samples = torch.stack([torch.eye(2)[torch.zeros_like(other)], torch.eye(2)[other]])
-    found, p = metrics.intervals(samples)["mean_dis"], other.double().mean().item()
+    found, p = metrics.intervals(samples, resamples=10_000)["mean_dis"], other.double().mean().item()
     half = 1.96 * (p * (1 - p) / images) ** 0.5
-    assert found == pytest.approx([p - half, p + half], abs=0.1 * half)
-    assert found == metrics.intervals(samples)["mean_dis"]
+    assert found == pytest.approx([p - half, p + half], abs=0.04 * half)
+    assert metrics.intervals(samples) == metrics.intervals(samples)
 
 
 def test_bootstrap_intervals_cover_what_was_measured():
@@ -173,6 +182,15 @@ def test_bootstrap_intervals_cover_what_was_measured():
         for key, value in ((f"mean_{name}", sum(pairs) / 6), (f"max_{name}_simultaneous", max(pairs))):
             low, high = found["intervals"][key]
             assert low < value < high
+
+
+def test_the_interval_of_a_maximum_is_no_wider_than_all_pairs_need():
+    """Of six independent normal errors, the largest is below 2.63 standard deviations with probability 95 %."""
+    values, error = torch.tensor([[1.0, 2.0, 3.0, 3.5, 3.9, 4.0]]), torch.tensor([[2.0, 0.1, 0.1, 0.1, 0.5, 1.0]])
+    drawn = values + error * torch.randn(20_000, 1, 6, generator=torch.Generator().manual_seed(0))
+    low, high = metrics.interval_of_maximum(values, drawn)
+    assert low.item() == pytest.approx(3.5 - 2.63 * 0.1, abs=0.01)
+    assert high.item() == pytest.approx(4 + 2.63 * 1, abs=0.05)
 
 
 def noisy_samples(generator, images, apart):
