@@ -194,6 +194,13 @@ def test_a_cell_far_from_the_papers_has_a_reason_or_says_that_there_is_none():
     assert "ResNet-18 SVI -4.42 pp, ResNet-18 SVI ECE +0.260. The paper gives no settings of its SVI" in known
 
 
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_a_reason_states_as_many_epochs_as_the_paper_does_for_this_dataset(dataset):
+    text = markdown(table([result("Single", accuracy=0.3, where=(dataset, "fast", "vgg13"))], dataset))
+    stated = canonical(dataset, "paper", "single").epochs
+    assert f"We trained for 30 epochs, the paper for {stated}." in text
+
+
 def test_many_cells_far_from_the_papers_are_counted_instead_of_listed():
     archs = ("vgg13", "resnet18", "densenet121")
     runs = [result(label, 0.5, where=("cifar10", "matched", arch)) for arch in archs for label in LABELS]
