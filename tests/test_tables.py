@@ -176,6 +176,15 @@ def test_only_as_many_epochs_as_the_papers_are_so_many_times_faster():
     assert "took the paper" not in markdown(table([result("Single", seconds=30, where=short)]))
 
 
+def test_the_notes_speak_of_faster_only_where_the_column_is():
+    full, short = (
+        markdown(table([result("Single", where=("tinyimagenet", p, "vgg13"))], "tinyimagenet"))
+        for p in ("matched", "fast")
+    )
+    assert "`faster` compares hardware too" in full and "faster" not in short
+    assert "compare only the ratios to Single" in short
+
+
 def test_a_training_that_two_rows_share_counts_once():
     member = {"name": "a", "seconds": 100.0}
     runs = [
