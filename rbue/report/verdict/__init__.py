@@ -244,13 +244,12 @@ def corruption(e: Evidence) -> Found:
     text = (
         f"On {dataset_name(place[0])} with {arch_name(place[1])}, {len(rows)} of {len(PROPOSED)} variants are measured "
         f"(n = {min(seeds)}{passes}). The best variant's median ECE over 19 corruptions is lower {than(wins[place])}. "
-        f"At severity 5, the median ECE is {hardest}"
-        + (f". Not measured there: {', '.join(absent)}" if absent else "")
+        f"At severity 5, the median ECE is {hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
     for (dataset, arch), tested, _ in (network for network in networks if network is not main):
         text += (
-            f". On {dataset_name(dataset)} with {arch_name(arch)} and {len(tested)} of {len(PROPOSED)} variants, it is "
-            f"lower {than(wins[dataset, arch])}"
+            f". On {dataset_name(dataset)} with {arch_name(arch)} and {len(tested)} of {len(PROPOSED)} variants, the "
+            f"best variant's median ECE is lower {than(wins[dataset, arch])}"
         )
     if e.unused_corrupted:
         text += f". Measured, but not used here, with {protocols_and_places(e.unused_corrupted)}"
@@ -265,7 +264,7 @@ def severities_won(e: Evidence, at: list[str], place: tuple, rows: list[str], ot
 
 
 def than(wins: dict[str, int]) -> str:
-    return " and ".join(f"than {other}'s at {won} of 5 severities" for other, won in wins.items())
+    return listed([f"than {other}'s at {won} of 5 severities" for other, won in wins.items()])
 
 
 def diversity(e: Evidence) -> Found:
