@@ -471,3 +471,8 @@ def test_the_readmes_table_is_the_built_one():
     text = (ROOT / "README.md").read_text()
     shown = text.split(BEGIN)[1].split(END)[0].strip()
     assert shown == headline(cells.build(committed(), PAPER)), "run 'make tables'"
+
+
+def test_the_readme_says_that_tinyimagenet_is_not_measured_only_until_it_is():
+    measured = "tinyimagenet" in set(committed().dataset)
+    assert ("TinyImageNet is not measured" in (ROOT / "README.md").read_text()) != measured
