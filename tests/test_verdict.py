@@ -121,6 +121,17 @@ def test_the_answer_about_corruption_names_the_networks_of_other_protocols():
     assert found["better calibrated under corruption"].endswith(f"Deep Ensemble(4), SVI{added}")
 
 
+def test_the_answer_about_corruption_names_the_networks_that_lack_a_type():
+    runs = [
+        made_up.corrupted(row, types=range(types), where=("cifar10", "matched", arch))
+        for row in ("Single", "MC-RReLU")
+        for arch, types in (("resnet18", 19), ("densenet121", 18))
+    ]
+    found = {f.short: f.sentence for f in verdict.build(made_up.read(runs), PAPER)}
+    added = "Runs that lack some of the 19 types are not used: CIFAR-10 DenseNet-121"
+    assert found["better calibrated under corruption"].endswith(f"Deep Ensemble(4), SVI. {added}")
+
+
 def test_nothing_measured_is_no_verdict():
     assert set(answers(Evidence(Numbers({}, {}), PRINTED))) == {UNKNOWN}
     assert verdict.build([], PAPER) == []

@@ -251,6 +251,8 @@ def corruption(e: Evidence) -> Found:
             f". On {dataset_name(dataset)} with {arch_name(arch)} and {len(tested)} of {len(PROPOSED)} variants, the "
             f"best variant's median ECE is lower {than(wins[dataset, arch])}"
         )
+    if e.incomplete:
+        text += f". Runs that lack some of the 19 types are not used: {places_text(e.incomplete)}"
     if e.unused_corrupted:
         text += f". Measured, but not used here, with {protocols_and_places(e.unused_corrupted)}"
     return answer([1 if won > 2 else -1 for found in wins.values() for won in found.values()], 1), text
