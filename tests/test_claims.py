@@ -311,6 +311,11 @@ def test_positions_are_rows_of_their_own():
     runs = [diverse(Q8, 0.02, 0.1, ece=0.04, seconds=300, **where)]
     runs += [diverse(Q8, 0.01, 0.1, ece=0.06, seconds=200, position=p, **where) for p in ("first", "last")]
     assert ours("P1", runs).status == ours("P2", runs).status == "reproduced"
+    runs[-1] = diverse(Q8, 0.03, 0.1, ece=0.06, position="last", **where)  # more diverse than all layers
+    named = "MC-DropReLU(0.8) in all layers compared with MC-DropReLU(0.8) in the last layer on TinyImageNet"
+    assert named in ours("P1", runs).why
+    missing = "TinyImageNet DenseNet-121: MC-DropReLU(0.8) in the last layer"
+    assert ours("P1", runs[:-1]).missing == missing
 
 
 def test_a_claim_measured_only_elsewhere_is_not_tested_but_asked_there():
@@ -329,6 +334,14 @@ def test_a_claim_measured_only_elsewhere_is_not_tested_but_asked_there():
     assert "On CIFAR-10 ResNet-18, too little is measured (so far reproduced). Fewer than half" in few.why
     assert short(few) == "not tested (elsewhere so far reproduced)"
     assert ours("F1", runs).elsewhere.status == "not reproduced"  # it says 'consistently', and is not on par once
+
+
+def test_a_claim_whose_own_network_has_other_rows_is_not_called_unmeasured():
+    eces = {LABELS[3]: 0.05, RRELU: 0.10, Q95: 0.10, SINGLE: 0.2, P5: 0.2, SVI: 0.2}
+    runs = [corrupted(label, [ece * s for s in range(1, 6)]) for label, ece in eces.items()]
+    verdict = ours("F3", [*runs, result(SINGLE, ("cifar10", "densenet121"))])
+    assert verdict.why.startswith("On CIFAR-10 DenseNet-121, no comparison has numbers. On CIFAR-10 ResNet-18, it is")
+    assert verdict.missing == "CIFAR-10 DenseNet-121: 5 of 6 rows, ECE under corruption of Single"
 
 
 def test_medians_are_over_all_19_corruptions_or_not_at_all():

@@ -418,6 +418,16 @@ def test_the_framework_names_classes_with_spaces_and_leaves_out_the_middle_of_lo
     assert framework.readable("a" * 80) == f"{'a' * 12}…{'a' * 11}"
 
 
+def test_long_names_of_classes_leave_the_frameworks_panels_their_room():
+    run = framework.load(only([analysed("SVI")]))
+    run["example"] = replace(run.example, classes=["European_fire_salamander", "Christmas_stocking", "frog"])
+    figure = framework.diagram(run, "")
+    figure.draw_without_rendering()
+    mean = next(axis for axis in figure.axes if axis.get_ylabel() == "Probability")
+    label, panel = mean.yaxis.label.get_window_extent(), mean.get_window_extent()
+    assert label.y0 > (panel.y0 + panel.y1) / 2 + 5  # arrows end in the middle of the panel
+
+
 def test_the_framework_counts_the_passes_it_shows(monkeypatch, tmp_path):
     titles = []
     monkeypatch.setattr(framework, "head", lambda figure, title: titles.append(title))

@@ -3,6 +3,7 @@
 from math import isnan
 
 import made_up
+import pytest
 from conftest import PAPER
 
 from rbue.report import position
@@ -29,6 +30,23 @@ def test_the_papers_position_table_stands_first_and_ours_beneath_it():
     assert [row[1] for row in grid[1:4]] == ["63"] * 3 and [row[3] for row in grid[1:4]] == ["0.04", "0.06", "0.06"]
     assert cells["last"]["ours_time_ratio"] == 0.75 and cells["last"]["ours_ece"] == 0.06
     assert cells["first"]["n"] == 0 and grid[-1][1:] == [MISSING] * 9
+
+
+@pytest.mark.parametrize(("protocol", "epochs"), [("fast", 30), ("matched", 150)])
+def test_a_shorter_training_than_the_papers_is_told(protocol, epochs):
+    where = {"where": ("tinyimagenet", protocol, "densenet121")}
+    (cells,) = position.build(made_up.read_records([result(Q8, **where)] * 2), PAPER).values()
+    assert "epochs" not in position.markdown(protocol, cells)  # nothing to compare is measured
+    runs = [result(Q8, **where), result(Q8, position="last", **where)]
+    (cells,) = position.build(made_up.read_records(runs), PAPER).values()
+    told = [f(protocol, cells) for f in (position.markdown, position.latex)]
+    short = f"On TinyImageNet, we trained for {epochs} epochs, the paper for 150."
+    assert all((short in text) == (epochs < 150) for text in told)
+
+
+def test_full_schedules_come_first():
+    runs = [result(Q8, where=("tinyimagenet", name, "densenet121")) for name in ("fast", "paper", "matched")]
+    assert list(position.build(made_up.read_records(runs), PAPER)) == ["matched", "paper", "fast"]
 
 
 def test_a_seed_without_a_time_of_its_own_leaves_no_ratio_of_the_others():

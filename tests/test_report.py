@@ -19,7 +19,7 @@ from rbue.report.columns import METHOD, count, decimals, duration, memory, numbe
 from rbue.report.figures import draw, draw_general, grids, left_out, networks
 from rbue.report.page import pictures, tables
 from rbue.report.page.markup import inline, table, without_tex
-from rbue.report.rows import LABELS
+from rbue.report.rows import ARCHS, DATASETS, LABELS
 from rbue.report.text import announced
 from rbue.runs.places import COMMAND
 from rbue.runs.results import collect
@@ -136,6 +136,15 @@ def test_each_protocol_is_explained_before_the_first_table(tmp_path):
     assert "200 epochs, weight decay 0.0005" in before and "30 epochs" in before
     both = build([*runs, result("Single", where=("tinyimagenet", "matched", "vgg13"))], tmp_path, tmp_path)
     assert "200 epochs (TinyImageNet: 150), weight decay 0.0005" in both.split("<table>")[0]
+
+
+def test_the_only_network_left_is_one_network_and_a_short_training_is_told_below_table_6(tmp_path):
+    places = [(dataset, "fast", arch) for dataset in DATASETS for arch in ARCHS][1:]
+    runs = [result("Single", where=place) for place in places]
+    runs += [result("MC-DropReLU(0.8)", where=places[-1], position=position) for position in ("all", "last")]
+    text = build(runs, tmp_path, tmp_path)
+    assert "The paper's numbers for 1 network not measured yet" in text
+    assert "On TinyImageNet, we trained for 30 epochs, the paper for 150." in text
 
 
 def test_of_two_protocols_one_is_shown_and_the_other_linked(tmp_path):

@@ -176,6 +176,15 @@ def test_only_as_many_epochs_as_the_papers_are_so_many_times_faster():
     assert "took the paper" not in markdown(table([result("Single", seconds=30, where=short)]))
 
 
+def test_the_notes_speak_of_faster_only_where_the_column_is():
+    full, short = (
+        markdown(table([result("Single", where=("tinyimagenet", p, "vgg13"))], "tinyimagenet"))
+        for p in ("matched", "fast")
+    )
+    assert "`faster` compares hardware too" in full and "faster" not in short
+    assert "compare only the ratios to Single" in short
+
+
 def test_a_training_that_two_rows_share_counts_once():
     member = {"name": "a", "seconds": 100.0}
     runs = [
@@ -192,6 +201,13 @@ def test_a_cell_far_from_the_papers_has_a_reason_or_says_that_there_is_none():
     assert "Far from the paper's number: ResNet-18 MC-RReLU -4.68 pp. Not explained." in markdown(table([near, far]))
     known = markdown(table([result("SVI", accuracy=0.90, ece=0.3, where=("cifar10", "matched", "resnet18"))]))
     assert "ResNet-18 SVI -4.42 pp, ResNet-18 SVI ECE +0.260. The paper gives no settings of its SVI" in known
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_a_reason_states_as_many_epochs_as_the_paper_does_for_this_dataset(dataset):
+    text = markdown(table([result("Single", accuracy=0.3, where=(dataset, "fast", "vgg13"))], dataset))
+    stated = canonical(dataset, "paper", "single").epochs
+    assert f"We trained for 30 epochs, the paper for {stated}." in text
 
 
 def test_many_cells_far_from_the_papers_are_counted_instead_of_listed():
@@ -225,6 +241,8 @@ def test_the_readme_lists_networks_in_the_papers_order_and_says_when_all_are_mea
     whole, lacking = headline(build(runs)), headline(build(runs[:-1]))
     assert "All 90 cells of the paper are measured, under these protocols:\n\n- CIFAR-10, VGG-13: " in whole
     assert "Measured so far: 89 of the paper's 90 cells." in lacking
+    small = result("Single", where=("tinyimagenet", "fast", "small"))  # a network that is not in the paper
+    assert "Measured so far: 89 of the paper's 90 cells." in headline(build([*runs[:-1], small]))
     names = [line[2:].split(":")[0] for line in whole.splitlines() if line.startswith("- ")]
     assert names == [f"{DATASETS[dataset]}, {ARCHS[arch]}" for dataset, _, arch in places]
 
@@ -453,3 +471,8 @@ def test_the_readmes_table_is_the_built_one():
     text = (ROOT / "README.md").read_text()
     shown = text.split(BEGIN)[1].split(END)[0].strip()
     assert shown == headline(cells.build(committed(), PAPER)), "run 'make tables'"
+
+
+def test_the_readme_says_that_tinyimagenet_is_not_measured_only_until_it_is():
+    measured = "tinyimagenet" in set(committed().dataset)
+    assert ("TinyImageNet is not measured" in (ROOT / "README.md").read_text()) != measured

@@ -121,6 +121,17 @@ def test_the_answer_about_corruption_names_the_networks_of_other_protocols():
     assert found["better calibrated under corruption"].endswith(f"Deep Ensemble(4), SVI{added}")
 
 
+def test_the_answer_about_corruption_names_the_networks_that_lack_a_type():
+    runs = [
+        made_up.corrupted(row, types=range(types), where=("cifar10", "matched", arch))
+        for row in ("Single", "MC-RReLU")
+        for arch, types in (("resnet18", 19), ("densenet121", 18))
+    ]
+    found = {f.short: f.sentence for f in verdict.build(made_up.read(runs), PAPER)}
+    added = "Runs that lack some of the 19 types are not used: CIFAR-10 DenseNet-121"
+    assert found["better calibrated under corruption"].endswith(f"Deep Ensemble(4), SVI. {added}")
+
+
 def test_nothing_measured_is_no_verdict():
     assert set(answers(Evidence(Numbers({}, {}), PRINTED))) == {UNKNOWN}
     assert verdict.build([], PAPER) == []
@@ -151,7 +162,10 @@ def test_corruption_counts_severities():
     rows = {"Single": 0.3, "MC-Dropout(0.5)": 0.2, "Deep Ensemble(4)": 0.1, "MC-RReLU": 0.15}
     finding = verdict.findings(corrupted(rows))[6]
     assert finding.answer == PARTLY
-    assert "than Single's at 5 of 5 severities and than MC-Dropout(0.5)'s at 5 of 5 severities and" in finding.sentence
+    assert (
+        "than Single's at 5 of 5 severities, than MC-Dropout(0.5)'s at 5 of 5 severities and than Deep"
+        in finding.sentence
+    )
     assert "Not measured there: SVI" in finding.sentence
     assert "(n = 1)" in finding.sentence
     fewer = replace(corrupted(rows), corrupted_passes={("cifar10", "resnet18"): [20.0], ("cifar10", "vgg13"): [9.0]})
@@ -166,7 +180,22 @@ def test_a_second_network_with_other_rows_takes_no_answer_away():
     values = most.ours.values | begun.ours.values
     finding = verdict.findings(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[6]
     assert finding.sentence.startswith("On CIFAR-10 with ResNet-18, 2 of 5 variants are measured")
-    assert finding.sentence.endswith("Not measured there: MC-Dropout(0.5), SVI")
+    added = "than Single's at 5 of 5 severities and than MC-Dropout(0.5)'s at 5 of 5 severities"
+    added = f"On CIFAR-10 with VGG-13 and 1 of 5 variants, the best variant's median ECE is lower {added}"
+    assert finding.sentence.endswith(f"Not measured there: MC-Dropout(0.5), SVI. {added}")
+
+
+def test_every_network_under_corruption_counts_for_the_answer():
+    rows = {"Single": 0.3, "Deep Ensemble(4)": 0.2, "MC-RReLU": 0.1}
+    assert verdict.findings(corrupted(rows))[6].answer == YES
+    values = corrupted(rows).ours.values | corrupted({"Single": 0.1, "MC-RReLU": 0.2}, "densenet121").ours.values
+    assert verdict.findings(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[6].answer == PARTLY
+
+
+def test_svi_under_corruption_is_compared_once_it_is_measured():
+    finding = verdict.findings(corrupted({"Single": 0.3, "SVI": 0.1, "MC-RReLU": 0.2}))[6]
+    assert finding.answer == PARTLY and "than SVI's at 0 of 5 severities" in finding.sentence
+    assert "0.100 for SVI" in finding.sentence and "Not measured there: MC-Dropout(0.5), Deep" in finding.sentence
 
 
 def test_passes_on_corrupted_images_are_counted_by_network():

@@ -11,9 +11,10 @@ from rbue.report.columns import Grid, decimals, duration, hours, milliseconds, n
 from rbue.report.latex import tex, tex_float, tex_frame, tex_line
 from rbue.report.paper import read_paper
 from rbue.report.records import over_seeds, ratio_to
-from rbue.report.rows import labelled, paper_order
+from rbue.report.rows import by_protocol, labelled, paper_order
 from rbue.report.tables import write_forms
 from rbue.report.text import arch_name, dataset_name
+from rbue.runs.compose import canonical
 
 POSITIONS = {"all": "all layers", "last": "last layer", "first": "first layer"}  # in the paper's order
 PLACE = ["dataset", "arch", "row"]
@@ -74,22 +75,37 @@ def cells(runs, paper_dir):
 
 
 def build(records, paper_dir):
-    """Return {protocol: cells} for every protocol with clean runs."""
-    runs = records[~records.corrupted]
-    return {protocol: cells(group, paper_dir) for protocol, group in runs.groupby("protocol")}
+    """Return {protocol: cells} for every protocol with clean runs, full schedules first."""
+    groups = sorted(records[~records.corrupted].groupby("protocol"), key=lambda group: by_protocol(group[0]))
+    return {protocol: cells(group, paper_dir) for protocol, group in groups}
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
+def notes(protocol, frame):
+    return [*NOTES, *epochs_note(protocol, frame)]
+
+
+def epochs_note(protocol, frame):
+    """Say if we trained the paper's network for fewer epochs than the paper."""
+    dataset, measured = frame.dataset.iloc[0], frame.n[frame.paper_ece.notna()].any()
+    ours, stated = (canonical(dataset, name, "single") for name in (protocol, "paper"))
+    if not measured or ours is None or ours.epochs == stated.epochs:
+        return []
+    trained = f"we trained for {ours.epochs} epochs, the paper for {stated.epochs}"
+    return [f"On {dataset_name(dataset)}, {trained}. Training times compare only as ratios."]
+
+
 def grid(protocol, frame):
-    return Grid(f"Table 6 of the paper: position, protocol `{protocol}`", COLUMNS, frame.to_dict("records"), NOTES)
+    title = f"Table 6 of the paper: position, protocol `{protocol}`"
+    return Grid(title, COLUMNS, frame.to_dict("records"), notes(protocol, frame))
 
 
 def markdown(protocol, frame):
-    notes = "\n".join(f"- {note}" for note in NOTES)
+    told = "\n".join(f"- {note}" for note in notes(protocol, frame))
     head = f"# Table 6 of the paper: position of the random rectifiers, protocol `{protocol}`"
-    return f"{head}\n\nBuilt by `make tables`: do not edit.\n\n{pipe(grid(protocol, frame).rows)}\n\n{notes}\n"
+    return f"{head}\n\nBuilt by `make tables`: do not edit.\n\n{pipe(grid(protocol, frame).rows)}\n\n{told}\n"
 
 
 def latex(protocol, frame):
@@ -97,7 +113,7 @@ def latex(protocol, frame):
     body = [tex_line(tex(name), values) for name, *values in rows]
     tabular = tex_frame("l" + "c" * (len(header) - 1), [tex_line(header[0], header[1:])], body)
     caption = tex(f"Position of the random rectifiers, protocol `{protocol}`: the paper's numbers and ours.")
-    lines = tex_float(caption, f"tab:position-{protocol}", tabular, NOTES)
+    lines = tex_float(caption, f"tab:position-{protocol}", tabular, notes(protocol, frame))
     return "\n".join(["% Built by `make tables`: do not edit. Needs booktabs and graphicx.", *lines, ""])
 
 

@@ -97,7 +97,7 @@ def culprits(items):
     losing = [item for item in items if item.outcome == -1]
     if len(losing) != 1 or len(items) == 1:
         return ""
-    rows, places = rows_of(losing[0].keys), unique(key[:2] for key in losing[0].keys)
+    rows, places = [*map(row_text, rows_of(losing[0].keys))], unique(key[:2] for key in losing[0].keys)
     shown = f", {span(losing)}" if span(losing) else ""
     return f"{' compared with '.join(rows)} on {places_text(places)}{shown}" if len(rows) <= 2 else ""
 
@@ -183,7 +183,16 @@ def lacking_text(key, numbers):
 def rows_text(rows, needed):
     if len(rows) == needed > 2:
         return f"all {needed} rows"
-    return " and ".join(rows) if len(rows) <= 2 else f"{len(rows)} of {needed} rows"
+    return " and ".join(map(row_text, rows)) if len(rows) <= 2 else f"{len(rows)} of {needed} rows"
+
+
+PLACED = {"all": "in all layers", "last": "in the last layer", "first": "in the first layer", "block": "in every block"}
+
+
+def row_text(row):
+    """Return `MC-DropReLU(0.8) in the last layer` for the row MC-DropReLU(0.8)@last."""
+    name, _, where = row.partition("@")
+    return f"{name} {PLACED[where]}" if where else name
 
 
 def rows_of(keys):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from rbue.report.claims.algebra import ALGEBRA
-from rbue.report.claims.evidence import places_text
+from rbue.report.claims.evidence import missing_text, places_text
 from rbue.report.claims.numbers import Numbers, our_frames, paper_frame
 from rbue.report.claims.predicates import PREDICATES
 from rbue.report.claims.rules import NOT_TESTED, PAPERS, Verdict, decide, measured
@@ -63,5 +63,13 @@ def wherever_measured(predicate, numbers):
         return decide(items, predicate.rule, numbers)
     found = decide(predicate.check(numbers, there), predicate.rule, numbers, where=places_text(there))
     said = f"too little is measured (so far {found.so_far})" if found.so_far else f"it is {found.status}"
-    why = f"Nothing is measured on {places_text(predicate.scope)}. On {found.where}, {said}. {found.why}"
-    return Verdict(NOT_TESTED, why, missing=f"everything on {places_text(predicate.scope)}", elsewhere=found)
+    nothing, missing = lack(items, predicate.scope, numbers)
+    return Verdict(NOT_TESTED, f"{nothing} On {found.where}, {said}. {found.why}", missing=missing, elsewhere=found)
+
+
+def lack(items, scope, numbers):
+    """Say that no comparison within the scope has its numbers, and what is missing for one."""
+    where = places_text(scope)
+    if any(place in scope for place in numbers.places):
+        return f"On {where}, no comparison has numbers.", missing_text(items, numbers)
+    return f"Nothing is measured on {where}.", f"everything on {where}"

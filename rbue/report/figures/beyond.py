@@ -81,8 +81,8 @@ SCALED = [
 ]
 SCALED_NOTES = [
     "One temperature divides the logarithm of the mean prediction. We fit it by NLL on one half of the test set and "
-    "evaluate it on the other half, and vice versa, since the paper has no validation set. A temperature above 1 means "
-    "that the network was overconfident. If one half has no mistake, the temperature stays 1.",
+    "evaluate it on the other half, and vice versa, since we keep no images for validation. A temperature above 1 "
+    "means that the network was overconfident. If one half has no mistake, the temperature stays 1.",
     SEEDS,
 ]
 

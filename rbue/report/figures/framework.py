@@ -95,9 +95,15 @@ def show_entropy(axis, example):
     axis.grid(visible=False)
 
 
+def height(example):
+    """Return the figure's height in inches. The names below the bars take the panels' room if they are long."""
+    longest = max(len(readable(example.classes[k])) for k in likeliest(example))
+    return 4 + 0.1 * max(0, longest - 13)
+
+
 @styled
 def diagram(run, title):
-    figure, axes = canvas(WIDTH, 4, MOSAIC, width_ratios=WIDTHS)
+    figure, axes = canvas(WIDTH, height(run.example), MOSAIC, width_ratios=WIDTHS)
     example, colour = run.example, COLOURS[run.method]
     show_image(axes["image"], example)
     for name in NAMES[len(example.samples) :]:

@@ -119,6 +119,7 @@ def positions(suite):
             slug("table position", protocol),
             links=table_links(suite, protocol, "position"),
             tags={"protocol": protocol},
+            notes=position.epochs_note(protocol, frame),
         )
         for protocol, frame in shown.items()
         for found in [position.grid(protocol, frame)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from rbue.report.claims.numbers import Numbers, paper_frame
+from rbue.report.claims.numbers import Numbers, corrupted, paper_frame
 from rbue.report.claims.values import Value
 from rbue.report.records import in_tables, over_seeds, records
 from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, by_protocol, labelled
@@ -27,6 +27,7 @@ class Evidence:
     scores: dict = field(default_factory=dict)  # {(dataset, arch): {row: {"nll", "auroc", "n"}}}
     unused: dict = field(default_factory=dict)  # {(dataset, arch, row) of the paper: its protocols}, none of them ours
     unused_corrupted: dict = field(default_factory=dict)  # the same of corrupted images
+    incomplete: set = field(default_factory=set)  # (dataset, arch) with a run that lacks types of corruption
 
     @property
     def setting(self) -> str:
@@ -96,6 +97,7 @@ def gather(results: list, paper_dir: str, frames: dict) -> Evidence:
         scores(runs),
         unused_cells(every[in_tables(every)], protocol),
         unused_cells(every[every.corrupted & every.listed], protocol),
+        incomplete_places(runs[runs.corrupted & runs.listed]),
     )
 
 
@@ -127,6 +129,11 @@ def unused_cells(runs: pd.DataFrame, protocol: str) -> dict:
     cells = runs[runs.dataset.isin(DATASETS) & runs.arch.isin(ARCHS) & runs.row.isin(LABELS)]
     found = cells.groupby(["dataset", "arch", "row"]).protocol.unique().to_dict()
     return {cell: list(protocols) for cell, protocols in found.items() if protocol not in protocols}
+
+
+def incomplete_places(runs: pd.DataFrame) -> set:
+    """Return the networks with a run on corrupted images that has no median over all types, as without frost."""
+    return {(run.dataset, run.arch) for run in runs.itertuples() if not corrupted(run.result)}
 
 
 def corrupted_passes(runs: pd.DataFrame) -> dict:
