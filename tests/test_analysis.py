@@ -21,7 +21,8 @@ from rbue.evaluation import analysis, evaluator
 from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU
 from rbue.main import experiment
 from rbue.networks import build
-from rbue.runs import results
+from rbue.report import records
+from rbue.runs import devices, results
 
 CPU = torch.device("cpu")
 X = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -218,6 +219,18 @@ def test_a_runs_file_has_every_number(method, absent, digits_run, few_digits, mo
     assert kept.entropy.mean() == pytest.approx(written["metrics"]["entropy"], rel=1e-3)
     assert kept.foreign_entropy.mean() == pytest.approx(written["ood"]["entropy"], rel=1e-3)
     assert (kept.entropy >= kept.sample_entropy * 0.998).all()  # up to rounding, mutual information is not negative
+
+
+@pytest.mark.parametrize("per_gpu", [1, 3])
+def test_processes_that_share_a_gpu_store_no_times_to_compare(per_gpu, digits_run, few_digits, monkeypatch):
+    monkeypatch.setattr(sources, "load", lambda *_: few_digits)
+    gpu, is_shared = torch.device("cuda"), devices.is_shared
+    monkeypatch.setattr(devices, "is_shared", lambda _, per_gpu: is_shared(gpu, per_gpu))
+    result = experiment(digits_run("epochs=1", "samples=3", "method=dropreLU", f"per_gpu={per_gpu}"))
+    times = result.test_ms_per_image, result.seconds.alone, result.twin.get("ms_per_image")
+    assert [time is None for time in times] == [per_gpu > 1] * 3
+    assert records.record(result)["shared"] == (per_gpu > 1)
+    assert not is_shared(torch.device("cpu"), per_gpu)
 
 
 def test_under_corruption_nothing_is_said_twice(digits_run):

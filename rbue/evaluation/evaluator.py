@@ -125,6 +125,7 @@ class Evaluator:
 
     def __init__(self, run: Run, networks: Sequence[nn.Module], data: Any, device: torch.device) -> None:
         self.device, self.batch = device, min(batch_size(run, device), len(data.test_images))
+        self.shared_gpu = devices.is_shared(device, run.per_gpu)
         self.mean, self.std = data.mean.to(device), data.std.to(device)
         self.dtype = precision_of(run, device)
         self.weights = weights_hash(networks)
@@ -173,8 +174,11 @@ class Evaluator:
 
     def timed(self, images: Tensor, quiet: bool = False) -> tuple["Evaluated", dict[str, Any]]:
         """Predict images as a call does, with the milliseconds per image. They are the median of several evaluations
-        if these are short: on a GPU, the time of a single one of 50 ms varies by a factor of four."""
+        if these are short: on a GPU, the time of a single one of 50 ms varies by a factor of four. They are None if
+        other processes use the GPU."""
         evaluated, cost = self(images, quiet)
+        if self.shared_gpu:
+            return evaluated, cost | {"ms_per_image": None}
         times = [cost["seconds"]]
         while len(times) < REPEATS and sum(times) < SHORT:
             times.append(self(images, quiet=True)[1]["seconds"])

@@ -53,6 +53,11 @@ def claim_gpu(per_gpu):
 CLAIMED = []  # locks that are released when the process ends
 
 
+def is_shared(device, per_gpu):
+    """Return whether other processes may use this GPU. Times that are measured then cannot be compared."""
+    return device.type == "cuda" and (per_gpu or 1) > 1
+
+
 def describe(device):
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

@@ -115,11 +115,11 @@ def _fit(runs, data, device):
     group, failed = resume_all(runs, data, device)
     if not group:
         return failed
-    packed = len(group)
+    packed, shared_gpu = len(group), devices.is_shared(device, runs[0].per_gpu)
     with devices.measured(device) as setup:
         with devices.measured(device) as warming_up:  # replaying a graph allocates no memory
             advance, how = capture.accelerate([t.step for t in group], device, runs[0].engine)
-        for training in group if how == "captured" else ():  # packed or not, all are timed in the same way
+        for training in group if how == "captured" and not shared_gpu else ():  # packed or not, all in the same way
             with suppress(torch.OutOfMemoryError):  # then this time stays unknown, which is no reason to lose the run
                 replay = advance if packed == 1 else None
                 training.alone = training.step.total * capture.seconds_alone(training.step, device, replay)
@@ -127,10 +127,11 @@ def _fit(runs, data, device):
         with devices.measured(device) as cost:
             failed |= train_epochs(group, advance, stop)
         peak = max(each["peak_memory_bytes"] for each in (warming_up, cost))
+        at_once = packed * (runs[0].per_gpu if shared_gpu else 1)  # networks on the GPU, also of other processes
         shared = {"peak_memory_bytes": peak // packed, "hardware": cost["hardware"]}
         for training in (t for t in group if t.run.training_name not in failed):
-            training.alone = training.seconds if training.alone is None and packed == 1 else training.alone
-            training.save_weights(shared | {"setup_seconds": setup["seconds"], "packed": packed, "engine": how})
+            training.alone = training.seconds if training.alone is None and at_once == 1 else training.alone
+            training.save_weights(shared | {"setup_seconds": setup["seconds"], "packed": at_once, "engine": how})
     return failed
 
 
