@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 from test_claims import our_frames, ours, result
 
+from rbue.report.bootstrap import Sampling, Scatter
 from rbue.report.claims.checks import CONDITION, aside, each, on_par, unaffected
 from rbue.report.claims.numbers import Numbers
 from rbue.report.claims.predicates import PREDICATES
@@ -144,7 +145,22 @@ def test_ensembles_that_share_members_count_as_one_seed():
 
 def test_holms_correction_by_hand():
     assert holm([0.01, 0.04, 0.03, 0.005]) == [True, False, False, True]  # .005 ≤ .05/4, .01 ≤ .05/3, .03 > .05/2
+    assert holm([0.05, 0.0125, 0.025, 0.0166]) == [True] * 4  # each is at or below .05/1, .05/4, .05/2 and .05/3
     assert holm([0.05]) == [True] and holm([]) == []
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 5])
+def test_an_interval_with_few_degrees_of_freedom_is_students(freedom):
+    scatter = Scatter(between=4.0, own=0.0, freedom=freedom)
+    value = Value(1.0, sampling=Sampling(np.zeros(2), seeds={scatter: 1.0}))
+    assert value.reach == pytest.approx(2 * stats.t.ppf(0.975, freedom))
+    assert replace(value, mean=value.reach).p == pytest.approx(0.05)
+    assert [replace(value, mean=share * value.reach).sign for share in (-1.01, 0.99, 1.01)] == [-1, 0, 1]
+
+
+def test_the_rounding_of_a_ratio_is_that_of_its_extremes():
+    ratio = Value(4.0, half=0.05) / Value(2.0, half=0.05)
+    assert ratio.mean == 2 and ratio.half == pytest.approx((4.05 / 1.95 - 3.95 / 2.05) / 2, rel=0.01)
 
 
 def many(gap, count=20):
