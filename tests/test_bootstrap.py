@@ -199,6 +199,8 @@ def test_seeds_by_hand():
     assert mean.draws.var(ddof=1) == pytest.approx(0.5, abs=0.02)  # all of it belongs to single networks
     assert mean.variance == pytest.approx(1, abs=0.02)  # (3 - 1)² / 2 / 2: the seeds contain it already
     assert mean.freedom == pytest.approx(1, abs=0.05)
+    three = scatter_of([1, 2, 3], [*seeds, Sampling(draws[:, 2])])
+    assert (three.between, three.freedom) == (1, 2) and three.own == pytest.approx(1, abs=0.02)
     alike = scatter_of([2, 2], [Sampling(draws[:, 0]), Sampling(draws[:, 0])])
     assert alike.excess == 0 and replace(mean, seeds={alike: 1 / 2}).freedom == np.inf
 
@@ -212,3 +214,4 @@ def test_a_pool_counts_each_method_by_its_degrees_of_freedom():
         gap.seeds == {found: 1.5} and (gap * 0.5).seeds == {found: 1.5 / 4} and gap.variance == pytest.approx(1.5 * 1.6)
     )
     assert gap.freedom == pytest.approx(gap.variance**2 / (1.5 * 2.0) ** 2 * 4)  # one estimate, used twice
+    assert (Sampling(np.zeros(2), added=2.0) * 0.5).variance == 0.5

@@ -40,9 +40,12 @@ def items(outcomes, part="part", cells=()):
         (degree, [1, -1] + [0] * 22, "undecided"),  # one win and one loss are not a substantial share
         (degree, [1] + [-1] * 19, "does not hold"),
         (degree, [1] * 8 + [-1], "holds"),
-        (degree, [1] * 3 + [-1], "partly"),  # exactly a quarter against it
+        (degree, [1] * 3 + [-1], "partly"),  # exactly three quarters for it
         (degree, [1] + [-1] * 3, "partly"),
         (degree, [1] * 3 + [0] * 13, "undecided"),
+        (degree, [1] + [0] * 3, "partly"),  # exactly a quarter for it
+        (degree, [-1] + [0] * 3, "does not hold"),  # exactly a quarter against it
+        (degree, [-1] + [0] * 4, "undecided"),
     ],
 )
 def test_partly_is_a_substantial_share(rule, outcomes, verdict):
@@ -54,6 +57,10 @@ def test_a_claim_with_one_half_true_and_one_half_false_holds_partly():
     parts = {"a": items([-1] * 3), "b": items([0] * 3), "c": items([0] * 3), "d": items([1, 0, 0])}
     assert each_part(parts) == "does not hold"  # a third of one part of four is not partly
     assert balance({"accuracy": items([1] * 9), "ECE": items([-1] * 9)}) == "partly"
+    half, open_ = items([1, 0]), items([0, 0])  # a part that holds partly, and one that is undecided
+    assert each_part({"a": half, "b": open_}) == "partly"  # a quarter for it
+    assert each_part({"a": half, "b": open_, "c": open_}) == "undecided"
+    assert each_part({"a": items([-1]), "b": half, "c": open_, "d": open_, "e": open_}) == "does not hold"  # 1.5 of 5
     assert every({"ECE": items([1, 1]), "diversity": items([-1])}) == "does not hold"
     assert every({"ECE": items([1, 0, 0, 0]), "accuracy": items([0] * 4)}) == "undecided"  # one of eight is not partly
 
