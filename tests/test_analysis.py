@@ -224,13 +224,14 @@ def test_a_runs_file_has_every_number(method, absent, digits_run, few_digits, mo
 @pytest.mark.parametrize("per_gpu", [1, 3])
 def test_processes_that_share_a_gpu_store_no_times_to_compare(per_gpu, digits_run, few_digits, monkeypatch):
     monkeypatch.setattr(sources, "load", lambda *_: few_digits)
-    gpu, is_shared = torch.device("cuda"), devices.is_shared
-    monkeypatch.setattr(devices, "is_shared", lambda _, per_gpu: is_shared(gpu, per_gpu))
+    gpu, processes_on = torch.device("cuda"), devices.processes_on
+    assert [processes_on(device, per_gpu) for device in (gpu, CPU)] == [per_gpu, 1]
+    assert processes_on(gpu, None) == 1
+    monkeypatch.setattr(devices, "processes_on", lambda _, per_gpu: processes_on(gpu, per_gpu))
     result = experiment(digits_run("epochs=1", "samples=3", "method=dropreLU", f"per_gpu={per_gpu}"))
     times = result.test_ms_per_image, result.seconds.alone, result.twin.get("ms_per_image")
     assert [time is None for time in times] == [per_gpu > 1] * 3
     assert records.record(result)["shared"] == (per_gpu > 1)
-    assert not is_shared(torch.device("cpu"), per_gpu)
 
 
 def test_under_corruption_nothing_is_said_twice(digits_run):

@@ -305,6 +305,17 @@ def test_a_twin_stands_beside_its_samples_with_what_they_cost():
     assert rows[0][1:3] == ["95.00 (1)", "94.00 (1)"] and rows[0][-1] == "100×"
 
 
+def test_a_row_without_a_time_is_drawn_against_passes_and_named():
+    def panels(*runs):
+        figure = samples.panels(samples.curves(samples.load(only(runs))), "")
+        return figure, figure._suptitle.get_text() if figure._suptitle else figure.texts[0].get_text()
+
+    untimed = analysed("SVI") | {"test_ms_per_image": None}
+    (both, told), (none, silent) = panels(analysed("MC-RReLU"), untimed), panels(untimed)
+    assert [len(axis.lines) for axis in both.axes] == [2, 2, 2, 1, 1, 1] and "test time unknown: SVI" in told
+    assert [len(axis.lines) for axis in none.axes] == [1, 1, 1] and "unknown" not in silent
+
+
 def test_temperature_and_foreign_images_are_tables_of_all_that_have_them():
     scaled = cells_of([analysed("SVI"), result("Single")], "temperature", "SVI")
     assert (scaled["ECE: before"], scaled["Temperature"]) == ("0.030 (1)", "1.30 (1)")

@@ -273,6 +273,13 @@ def packed(label, seconds, alone, **record):
     return made | {"trainings": [{"packed": 4} | record], "seconds": made["seconds"] | {"alone": alone}}
 
 
+def test_a_test_time_that_is_missing_has_a_reason():
+    timed, untimed = result("Single"), result("SVI") | {"test_ms_per_image": None}
+    assert "Test time is unknown" not in markdown(table([timed]))
+    note = "Test time is unknown, since other processes used the GPU or since it was not measured: ResNet-18 SVI."
+    assert note in markdown(table([timed, untimed]))
+
+
 def test_networks_packed_on_one_gpu_compare_by_their_time_alone():
     known = [packed("Single", 50.0, alone=120.0), packed("SVI", 50.0, alone=150.0)]
     assert cell(known, "SVI").ours_train_seconds == 150 and cell(known, "SVI").ours_time_ratio == pytest.approx(1.25)
@@ -473,6 +480,9 @@ def test_the_readmes_table_is_the_built_one():
     assert shown == headline(cells.build(committed(), PAPER)), "run 'make tables'"
 
 
-def test_the_readme_says_that_tinyimagenet_is_not_measured_only_until_it_is():
-    measured = "tinyimagenet" in set(committed().dataset)
-    assert ("TinyImageNet is not measured" in (ROOT / "README.md").read_text()) != measured
+def test_the_readme_says_that_something_is_not_measured_only_until_it_is():
+    runs, readme = committed(), (ROOT / "README.md").read_text()
+    assert ("TinyImageNet is not measured" in readme) != ("tinyimagenet" in set(runs.dataset))
+    densenet = runs[(runs.arch == "densenet121") & runs.row.isin(LABELS)]
+    assert ("DenseNet-121 is measured only with 30 epochs" in readme) == (set(densenet.protocol) == {"fast"})
+    assert ("on CIFAR-100 in three rows" in readme) == (densenet[densenet.dataset == "cifar100"].row.nunique() == 3)

@@ -1,4 +1,5 @@
 import copy
+import time
 
 import pytest
 import torch
@@ -69,6 +70,20 @@ def test_an_ensembles_members_are_the_single_runs_of_the_next_seeds(digits_run):
     members = digits_run("method=deep_ensemble", "members=3", "seed=5").trainings
     singles = [digits_run(f"seed={s}") for s in (5, 6, 7)]
     assert [m.training_name for m in members] == [s.training_name for s in singles]
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_a_training_on_a_shared_gpu_is_not_timed_alone(processes, digits_run, few_digits, monkeypatch):
+    monkeypatch.setattr(loop.devices, "processes_on", lambda *_: processes)
+    monkeypatch.setattr(loop.capture, "accelerate", lambda steps, *_: (steps[0], "captured"))
+    monkeypatch.setattr(loop.capture, "seconds_alone", lambda *_: 1.0)
+    run = digits_run("epochs=1")
+    loop.fit([run], few_digits, CPU)
+    saved = torch.load(results.weights_folder(run) / "weights.pt", weights_only=True)["record"]
+    assert saved["alone"] == (4.0 if processes == 1 else None) and saved["packed"] == processes  # four steps
+    pair = [loop.Training(run, None, processes=processes) for _ in range(2)]
+    loop.share_time(pair, time.perf_counter() - 8)
+    assert [t.seconds for t in pair] == [pytest.approx(4 / processes, abs=0.1)] * 2
 
 
 def test_runs_trained_side_by_side_are_what_they_are_alone(digits_run, few_digits, tmp_path):

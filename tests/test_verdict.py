@@ -128,8 +128,31 @@ def test_the_answer_about_corruption_names_the_networks_that_lack_a_type():
         for arch, types in (("resnet18", 19), ("densenet121", 18))
     ]
     found = {f.short: f.sentence for f in verdict.build(made_up.read(runs), PAPER)}
-    added = "Runs that lack some of the 19 types are not used: CIFAR-10 DenseNet-121"
+    added = "Runs that lack some of the 19 types are not used (CIFAR-10 DenseNet-121: Single, MC-RReLU)"
     assert found["better calibrated under corruption"].endswith(f"Deep Ensemble(4), SVI. {added}")
+
+
+def test_only_incomplete_runs_under_corruption_are_told_too_and_only_those_that_would_count():
+    where = {"where": ("cifar10", "matched", "resnet18")}
+    runs = [made_up.corrupted(row, types=range(18), **where) for row in ("Single", "MC-RReLU", "MC-Dropout(0.2)")]
+    runs += [made_up.corrupted("MC-DropReLU(0.8)", types=range(18), position="last", **where)]
+    runs += [made_up.result("Single", **where)]
+    found = {f.short: f for f in verdict.build(made_up.read(runs), PAPER)}["better calibrated under corruption"]
+    added = "Runs that lack some of the 19 types are not used (CIFAR-10 ResNet-18: Single, MC-RReLU)"
+    assert found.answer == UNKNOWN and found.sentence.endswith(f"that this needs. {added}")
+    again = made_up.corrupted("Single", types=range(19), seed=1, **where)
+    found = {f.short: f for f in verdict.build(made_up.read([*runs, again]), PAPER)}
+    assert found["better calibrated under corruption"].sentence.endswith("(CIFAR-10 ResNet-18: MC-RReLU)")
+
+
+def test_under_corruption_a_network_of_the_user_counts_only_alone():
+    small, papers = (
+        corrupted({"Single": 0.1, "MC-RReLU": ece}, arch) for ece, arch in ((0.2, "small"), (0.05, "vgg13"))
+    )
+    assert verdict.findings(small)[6].answer == NO
+    values = small.ours.values | papers.ours.values
+    finding = verdict.findings(Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))[6]
+    assert finding.answer == YES and "small" not in finding.sentence
 
 
 def test_nothing_measured_is_no_verdict():
@@ -168,6 +191,9 @@ def test_corruption_counts_severities():
     )
     assert "Not measured there: SVI" in finding.sentence
     assert "(n = 1)" in finding.sentence
+    seeds = {key: 3 if key[2] == "Single" else 1 for key in corrupted(rows).ours.values}
+    several = replace(corrupted(rows), ours=Numbers(corrupted(rows).ours.values, seeds))
+    assert "(n = 1 to 3)" in verdict.findings(several)[6].sentence
     fewer = replace(corrupted(rows), corrupted_passes={("cifar10", "resnet18"): [20.0], ("cifar10", "vgg13"): [9.0]})
     assert "1 of 5 variants are measured (n = 1, 20 passes)" in verdict.findings(fewer)[6].sentence
     assert verdict.findings(corrupted(rows | {"MC-RReLU": 0.05}))[6].answer == YES

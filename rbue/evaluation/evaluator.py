@@ -125,7 +125,7 @@ class Evaluator:
 
     def __init__(self, run: Run, networks: Sequence[nn.Module], data: Any, device: torch.device) -> None:
         self.device, self.batch = device, min(batch_size(run, device), len(data.test_images))
-        self.shared_gpu = devices.is_shared(device, run.per_gpu)
+        self.shared_gpu = devices.processes_on(device, run.per_gpu) > 1
         self.mean, self.std = data.mean.to(device), data.std.to(device)
         self.dtype = precision_of(run, device)
         self.weights = weights_hash(networks)

@@ -132,18 +132,21 @@ def protocol_note(table):
     )
 
 
-SHORTER = "Ours are from another GPU and another number of epochs, so compare only the ratios to Single."
-
-
 def reading_notes(table):
     notes = ["Our numbers are mean ± standard deviation over seeds. The number of seeds of the row is in brackets."]
     if table.in_paper:
         notes += [
             "`diff` is ours − paper. The paper prints ECE with two decimals, so rounding alone explains up to ±0.005.",
-            "The paper's hours are from an RTX 3090. "
-            + ("So `faster` compares hardware too; ratios to Single do not." if table.protocol in FULL else SHORTER),
+            f"The paper's hours are from an RTX 3090. {hours_note(table)}",
         ]
     return notes
+
+
+def hours_note(table):
+    """Say what can be compared with the paper's hours. A table of other protocols has no column `faster`."""
+    if table.protocol in FULL:
+        return "So `faster` compares hardware too; ratios to Single do not."
+    return "Ours are from another GPU and another protocol, so compare only the ratios to Single."
 
 
 def posterior_note(table):
@@ -199,8 +202,9 @@ def cost_notes(table):
     busy = "Training time on a CPU depends on other programs, so it has no ratio"
     versions = "The ratio to Single's time compares two versions of the code"
     hidden = "Peak memory is unknown, since networks trained at once share it or since it was not measured"
+    untimed = "Test time is unknown, since other processes used the GPU or since it was not measured"
     kinds = [(by_step, runs.by_step), (versions, runs.other_code), (share, runs.shared), (busy, runs.on_cpu)]
-    kinds += [(hidden, runs.peak_train_bytes.isna())]
+    kinds += [(hidden, runs.peak_train_bytes.isna()), (untimed, runs.test_ms_per_image.isna())]
     return [f"{note}{rows_of(runs, which)}." for note, which in kinds if which.any()]
 
 

@@ -53,9 +53,9 @@ def claim_gpu(per_gpu):
 CLAIMED = []  # locks that are released when the process ends
 
 
-def is_shared(device, per_gpu):
-    """Return whether other processes may use this GPU. Times that are measured then cannot be compared."""
-    return device.type == "cuda" and (per_gpu or 1) > 1
+def processes_on(device, per_gpu):
+    """Return how many processes use this GPU at a time. Times that are measured on a shared GPU cannot be compared."""
+    return per_gpu if device.type == "cuda" and per_gpu else 1
 
 
 def describe(device):

@@ -29,6 +29,7 @@ class Training:
     curve: list = field(default_factory=list)
     seconds: float = 0.0
     alone: float | None = None  # seconds that the whole training would take with the GPU to itself
+    processes: int = 1  # that share the GPU
     board: object = None
 
     @property
@@ -115,11 +116,11 @@ def _fit(runs, data, device):
     group, failed = resume_all(runs, data, device)
     if not group:
         return failed
-    packed, shared_gpu = len(group), devices.is_shared(device, runs[0].per_gpu)
+    packed, processes = len(group), group[0].processes
     with devices.measured(device) as setup:
         with devices.measured(device) as warming_up:  # replaying a graph allocates no memory
             advance, how = capture.accelerate([t.step for t in group], device, runs[0].engine)
-        for training in group if how == "captured" and not shared_gpu else ():  # packed or not, all in the same way
+        for training in group if how == "captured" and processes == 1 else ():  # packed or not, all in the same way
             with suppress(torch.OutOfMemoryError):  # then this time stays unknown, which is no reason to lose the run
                 replay = advance if packed == 1 else None
                 training.alone = training.step.total * capture.seconds_alone(training.step, device, replay)
@@ -127,7 +128,7 @@ def _fit(runs, data, device):
         with devices.measured(device) as cost:
             failed |= train_epochs(group, advance, stop)
         peak = max(each["peak_memory_bytes"] for each in (warming_up, cost))
-        at_once = packed * (runs[0].per_gpu if shared_gpu else 1)  # networks on the GPU, also of other processes
+        at_once = packed * processes  # networks on the GPU
         shared = {"peak_memory_bytes": peak // packed, "hardware": cost["hardware"]}
         for training in (t for t in group if t.run.training_name not in failed):
             training.alone = training.seconds if training.alone is None and at_once == 1 else training.alone
@@ -138,9 +139,11 @@ def _fit(runs, data, device):
 def resume_all(runs, data, device):
     """Build every training and load its checkpoint. Return the trainings and {training's name: why it failed}."""
     group, failed, images = [], {}, Images(data, runs[0].crop, device)
+    processes = devices.processes_on(device, runs[0].per_gpu)
     for run in runs:
         try:
-            group.append(Training(run, Step(run, build(run, data), images, device)).resume())
+            step = Step(run, build(run, data), images, device)
+            group.append(Training(run, step, processes=processes).resume())
         except UserError as error:
             failed[run.training_name] = failure(error)
     return group, failed
@@ -187,7 +190,8 @@ def train_epoch(group, advance, epoch, bar, stop):
 
 
 def share_time(group, begun):
+    """Add an equal share of the time since `begun` to each training. Return the time now."""
     now = time.perf_counter()
     for training in group:
-        training.seconds += (now - begun) / len(group)
+        training.seconds += (now - begun) / len(group) / training.processes
     return now

@@ -71,5 +71,5 @@ def lack(items, scope, numbers):
     """Say that no comparison within the scope has its numbers, and what is missing for one."""
     where = places_text(scope)
     if any(place in scope for place in numbers.places):
-        return f"On {where}, no comparison has numbers.", missing_text(items, numbers)
+        return f"On {where}, no comparison has all its numbers.", missing_text(items, numbers)
     return f"Nothing is measured on {where}.", f"everything on {where}"

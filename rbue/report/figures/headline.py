@@ -68,14 +68,14 @@ def agree(cells, metric):
 
 
 def best_measured(records):
-    """Return the network with the most rows, then the most runs, that has scores by number of samples; or None."""
+    """Return the network with the most timed rows, then the most runs, that has scores by number of samples."""
     return next((network for network in sorted(networks(records), key=order) if not costs(network).empty), None)
 
 
 def order(network):
     own = network.clean[network.clean.method.isin(METHODS)]
     place = paper_order([network.dataset, network.arch])
-    return -own.row.nunique(), by_protocol(network.protocol), -len(own), place
+    return -own.row[own.test_ms_per_image.notna()].nunique(), by_protocol(network.protocol), -len(own), place
 
 
 def costs(network):

@@ -83,6 +83,13 @@ def dotted_text(numbers):
     return f"; dotted: {' and '.join(rows)}, in one pass" if rows else ""
 
 
+def untimed_text(numbers):
+    """Name the rows without a time, if others have one."""
+    unknown = numbers.ours_ms.isna()
+    rows = list(dict.fromkeys(numbers.row[unknown])) if not unknown.all() else []
+    return f"\ntest time unknown: {', '.join(rows)}" if rows else ""
+
+
 def plot(axis, numbers, cost, metric, looks):
     """Plot curves, with a band of one standard deviation if there are several seeds."""
     ours, std = f"ours_{metric}", f"std_{metric}"
@@ -110,13 +117,13 @@ def panels_row(axes, numbers, cost, looks):
 
 @style.styled
 def panels(numbers, title):
-    """Draw one line of panels per cost; without measured times there is one line."""
-    costs = [cost for cost in COSTS if numbers[cost].notna().all()]
+    """Draw one line of panels per cost, of the rows for which it is known; without any times there is one line."""
+    costs = [cost for cost in COSTS if numbers[cost].notna().any()]
     figure, axes = style.canvas(style.WIDTH, 2.7 * len(costs) + 1.3, nrows=len(costs), ncols=3, squeeze=False)
     looks = style.lines_of(methods_of(numbers))
     for line, cost in zip(axes, costs, strict=True):
-        panels_row(line, numbers, cost, looks)
-    style.head(figure, title + dotted_text(numbers) + outside_text(numbers))
+        panels_row(line, numbers[numbers[cost].notna()], cost, looks)
+    style.head(figure, title + dotted_text(numbers) + untimed_text(numbers) + outside_text(numbers))
     shown = {row: Line2D([], [], **look) for row, look in looks.items() if row in drawn_rows(numbers)}
     style.legend_below(figure, shown.values(), shown, 4)
     return figure

@@ -12,7 +12,7 @@ from rbue.report.bootstrap import mean_of as mean
 from rbue.report.claims.evidence import listed, places_text
 from rbue.report.claims.numbers import SEVERITIES, our_frames
 from rbue.report.claims.values import Value, holm
-from rbue.report.rows import LABELS, PROPOSED
+from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, paper_order
 from rbue.report.text import arch_name, dataset_name
 from rbue.report.verdict.evidence import DROPOUT, ENSEMBLE, SINGLE, SVI, Evidence, gather
 
@@ -233,8 +233,11 @@ def corruption(e: Evidence) -> Found:
     at, baselines = [f"ece@{s}" for s in SEVERITIES], (SINGLE, DROPOUT[-1], ENSEMBLE, SVI)
     networks = [(place, e.rows(place, PROPOSED, *at), e.rows(place, baselines, *at)) for place in e.ours.places]
     networks = [network for network in networks if all(network)]
+    papers = [network for network in networks if network[0][0] in DATASETS and network[0][1] in ARCHS]
+    networks = papers or networks
+    unused = corrupted_unused(e, [*baselines, *PROPOSED])
     if not networks:
-        return NOTHING
+        return UNKNOWN, NOTHING[1] + unused
     place, rows, others = main = max(networks, key=lambda network: len(network[1] + network[2]))
     wins = {network[0]: severities_won(e, at, *network) for network in networks}
     hardest = listed([f"{e.ours.values[(*place, row, at[-1])].mean:.3f} for {row}" for row in [*rows, *others]])
@@ -243,19 +246,27 @@ def corruption(e: Evidence) -> Found:
     passes = f", {spread(e.corrupted_passes[place], '.0f')} passes" if place in e.corrupted_passes else ""
     text = (
         f"On {dataset_name(place[0])} with {arch_name(place[1])}, {len(rows)} of {len(PROPOSED)} variants are measured "
-        f"(n = {min(seeds)}{passes}). The best variant's median ECE over 19 corruptions is lower {than(wins[place])}. "
-        f"At severity 5, the median ECE is {hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
+        f"(n = {spread(seeds, '.0f')}{passes}). The best variant's median ECE over 19 corruptions is lower "
+        f"{than(wins[place])}. At severity 5, the median ECE is {hardest}"
+        + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
     for (dataset, arch), tested, _ in (network for network in networks if network is not main):
         text += (
             f". On {dataset_name(dataset)} with {arch_name(arch)} and {len(tested)} of {len(PROPOSED)} variants, the "
             f"best variant's median ECE is lower {than(wins[dataset, arch])}"
         )
-    if e.incomplete:
-        text += f". Runs that lack some of the 19 types are not used: {places_text(e.incomplete)}"
+    return answer([1 if won > 2 else -1 for found in wins.values() for won in found.values()], 1), text + unused
+
+
+def corrupted_unused(e: Evidence, rows: list[str]) -> str:
+    """Name the runs on corrupted images that the answer leaves out; empty if there are none."""
+    places = sorted({cell[:2] for cell in e.incomplete}, key=paper_order)
+    lacking = {place: [row for row in rows if (*place, row) in e.incomplete] for place in places}
+    shown = "; ".join(f"{places_text([place])}: {', '.join(found)}" for place, found in lacking.items() if found)
+    text = f". Runs that lack some of the 19 types are not used ({shown})" if shown else ""
     if e.unused_corrupted:
         text += f". Measured, but not used here, with {protocols_and_places(e.unused_corrupted)}"
-    return answer([1 if won > 2 else -1 for found in wins.values() for won in found.values()], 1), text
+    return text
 
 
 def severities_won(e: Evidence, at: list[str], place: tuple, rows: list[str], others: list[str]) -> dict[str, int]:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from rbue.report.claims.numbers import Numbers, corrupted, paper_frame
 from rbue.report.claims.values import Value
-from rbue.report.records import in_tables, over_seeds, records
+from rbue.report.records import everywhere, in_tables, over_seeds, records
 from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, by_protocol, labelled
 
 SINGLE, ENSEMBLE, SVI = (labelled({"method": "single"}), labelled({"method": "deep_ensemble", "members": 4}), "SVI")
@@ -27,7 +27,7 @@ class Evidence:
     scores: dict = field(default_factory=dict)  # {(dataset, arch): {row: {"nll", "auroc", "n"}}}
     unused: dict = field(default_factory=dict)  # {(dataset, arch, row) of the paper: its protocols}, none of them ours
     unused_corrupted: dict = field(default_factory=dict)  # the same of corrupted images
-    incomplete: set = field(default_factory=set)  # (dataset, arch) with a run that lacks types of corruption
+    incomplete: set = field(default_factory=set)  # (dataset, arch, row) whose runs all lack types of corruption
 
     @property
     def setting(self) -> str:
@@ -97,7 +97,7 @@ def gather(results: list, paper_dir: str, frames: dict) -> Evidence:
         scores(runs),
         unused_cells(every[in_tables(every)], protocol),
         unused_cells(every[every.corrupted & every.listed], protocol),
-        incomplete_places(runs[runs.corrupted & runs.listed]),
+        incomplete_cells(runs[runs.corrupted & runs.listed & everywhere(runs)]),
     )
 
 
@@ -131,9 +131,11 @@ def unused_cells(runs: pd.DataFrame, protocol: str) -> dict:
     return {cell: list(protocols) for cell, protocols in found.items() if protocol not in protocols}
 
 
-def incomplete_places(runs: pd.DataFrame) -> set:
-    """Return the networks with a run on corrupted images that has no median over all types, as without frost."""
-    return {(run.dataset, run.arch) for run in runs.itertuples() if not corrupted(run.result)}
+def incomplete_cells(runs: pd.DataFrame) -> set:
+    """Return (dataset, arch, row) if no run on corrupted images has a median over all types, as without frost."""
+    cells = pd.Series(list(zip(runs.dataset, runs.arch, runs.row, strict=True)), runs.index)
+    whole = runs.result.map(lambda result: bool(corrupted(result))).astype(bool)
+    return set(cells[~whole]) - set(cells[whole])
 
 
 def corrupted_passes(runs: pd.DataFrame) -> dict:
