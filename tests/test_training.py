@@ -81,7 +81,7 @@ def test_a_training_on_a_shared_gpu_is_not_timed_alone(processes, digits_run, fe
     loop.fit([run], few_digits, CPU)
     saved = torch.load(results.weights_folder(run) / "weights.pt", weights_only=True)["record"]
     assert saved["alone"] == (4.0 if processes == 1 else None) and saved["packed"] == processes  # four steps
-    pair = [loop.Training(run, None, processes=processes) for _ in range(2)]
+    pair = [loop.Training(run, make_step(run, few_digits)) for _ in range(2)]
     loop.share_time(pair, time.perf_counter() - 8)
     assert [t.seconds for t in pair] == [pytest.approx(4 / processes, abs=0.1)] * 2
 

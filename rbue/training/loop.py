@@ -29,8 +29,11 @@ class Training:
     curve: list = field(default_factory=list)
     seconds: float = 0.0
     alone: float | None = None  # seconds that the whole training would take with the GPU to itself
-    processes: int = 1  # that share the GPU
     board: object = None
+
+    @property
+    def processes(self):
+        return devices.processes_on(self.step.device, self.run.per_gpu)
 
     @property
     def checkpoint(self):
@@ -120,7 +123,7 @@ def _fit(runs, data, device):
     with devices.measured(device) as setup:
         with devices.measured(device) as warming_up:  # replaying a graph allocates no memory
             advance, how = capture.accelerate([t.step for t in group], device, runs[0].engine)
-        for training in group if how == "captured" and processes == 1 else ():  # packed or not, all in the same way
+        for training in group if how == "captured" and processes == 1 else ():  # packs are timed in the same way
             with suppress(torch.OutOfMemoryError):  # then this time stays unknown, which is no reason to lose the run
                 replay = advance if packed == 1 else None
                 training.alone = training.step.total * capture.seconds_alone(training.step, device, replay)
@@ -139,11 +142,9 @@ def _fit(runs, data, device):
 def resume_all(runs, data, device):
     """Build every training and load its checkpoint. Return the trainings and {training's name: why it failed}."""
     group, failed, images = [], {}, Images(data, runs[0].crop, device)
-    processes = devices.processes_on(device, runs[0].per_gpu)
     for run in runs:
         try:
-            step = Step(run, build(run, data), images, device)
-            group.append(Training(run, step, processes=processes).resume())
+            group.append(Training(run, Step(run, build(run, data), images, device)).resume())
         except UserError as error:
             failed[run.training_name] = failure(error)
     return group, failed

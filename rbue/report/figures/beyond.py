@@ -56,7 +56,8 @@ TWIN = [
 ]
 TWIN_NOTES = [
     "Noise off: one pass with the same weights, in which its mean replaces every random quantity. For negative inputs, "
-    "this is a slope of 1 − q (DropReLU) or (l + u) / 2 (RReLU). There is no dropout. SVI has its posterior's means.",
+    "this is a slope of 1 − q (DropReLU) or (l + u) / 2 (RReLU). There is no dropout. SVI has its posterior's means. "
+    "A dash means that a time is unknown.",
     SEEDS,
 ]
 

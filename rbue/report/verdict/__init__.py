@@ -238,24 +238,30 @@ def corruption(e: Evidence) -> Found:
     unused = corrupted_unused(e, [*baselines, *PROPOSED])
     if not networks:
         return UNKNOWN, NOTHING[1] + unused
-    place, rows, others = main = max(networks, key=lambda network: len(network[1] + network[2]))
+    networks.sort(key=lambda network: -len(network[1] + network[2]))
     wins = {network[0]: severities_won(e, at, *network) for network in networks}
-    hardest = listed([f"{e.ours.values[(*place, row, at[-1])].mean:.3f} for {row}" for row in [*rows, *others]])
-    absent = [row for row in baselines if not e.rows(place, [row], *at)]
-    seeds = {e.ours.n[(*place, row, at[0])] for row in [*rows, *others]}
-    passes = f", {spread(e.corrupted_passes[place], '.0f')} passes" if place in e.corrupted_passes else ""
-    text = (
-        f"On {dataset_name(place[0])} with {arch_name(place[1])}, {len(rows)} of {len(PROPOSED)} variants are measured "
-        f"(n = {spread(seeds, '.0f')}{passes}). The best variant's median ECE over 19 corruptions is lower "
-        f"{than(wins[place])}. At severity 5, the median ECE is {hardest}"
-        + (f". Not measured there: {', '.join(absent)}" if absent else "")
-    )
-    for (dataset, arch), tested, _ in (network for network in networks if network is not main):
+    text = under_corruption(e, at, baselines, networks[0], wins)
+    for (dataset, arch), tested, _ in networks[1:]:
         text += (
             f". On {dataset_name(dataset)} with {arch_name(arch)} and {len(tested)} of {len(PROPOSED)} variants, the "
             f"best variant's median ECE is lower {than(wins[dataset, arch])}"
         )
     return answer([1 if won > 2 else -1 for found in wins.values() for won in found.values()], 1), text + unused
+
+
+def under_corruption(e: Evidence, at: list[str], baselines: tuple, network: tuple, wins: dict) -> str:
+    """Describe one network in full: rows, seeds, passes, severities won, and the median ECEs at the highest one."""
+    place, rows, others = network
+    hardest = listed([f"{e.ours.values[(*place, row, at[-1])].mean:.3f} for {row}" for row in [*rows, *others]])
+    absent = [row for row in baselines if row not in others]
+    seeds = {e.ours.n[(*place, row, at[0])] for row in [*rows, *others]}
+    passes = f", {spread(e.corrupted_passes[place], '.0f')} passes" if place in e.corrupted_passes else ""
+    return (
+        f"On {dataset_name(place[0])} with {arch_name(place[1])}, {len(rows)} of {len(PROPOSED)} variants are measured "
+        f"(n = {spread(seeds, '.0f')}{passes}). The best variant's median ECE over 19 corruptions is lower "
+        f"{than(wins[place])}. At severity 5, the median ECE is {hardest}"
+        + (f". Not measured there: {', '.join(absent)}" if absent else "")
+    )
 
 
 def corrupted_unused(e: Evidence, rows: list[str]) -> str:
