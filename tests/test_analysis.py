@@ -120,6 +120,15 @@ def test_each_layer_of_a_network_is_measured_on_the_inputs_it_gets(digits):
     assert not any(module._forward_pre_hooks for module in net.modules())
 
 
+def test_the_size_of_a_pass_does_not_change_the_variance(digits, monkeypatch):
+    run = compose_run("dataset=digits", "arch=small", "method=dropreLU", "q=0.7")
+    net, found = stochastic("dropreLU"), []
+    for elements in (2**18, 2**25):
+        monkeypatch.setattr(analysis, "AT_ONCE", elements)
+        found.append([row["monte_carlo"] for row in analysis.variance(run, net, digits, CPU)])
+    assert found[0] == pytest.approx(found[1], rel=1e-9)
+
+
 def test_networks_without_droprelu_have_no_such_variance(digits):
     run = compose_run("dataset=digits", "arch=small")
     assert analysis.variance(run, stochastic("rrelu"), digits, CPU) is None

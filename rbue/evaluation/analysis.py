@@ -21,7 +21,8 @@ from rbue.layers import DropReLU, GaussianWeight
 from rbue.runs.predictions import Predictions
 
 IMAGES, DRAWS = 32, 200  # test images and draws of the Monte-Carlo variance: its relative error is about 2 %
-AT_ONCE = 2**22  # elements per pass of the Monte-Carlo variance, which bounds its memory
+# elements per pass of the Monte-Carlo variance: they bound its memory, and a GPU is slow in small passes
+AT_ONCE, AT_ONCE_ON_GPU = 2**22, 2**25
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +147,8 @@ def variance(run, network, data, device):
 def monte_carlo(site, x, counted):
     """Variance over noise draws of the layer's summed output, averaged over images. One pass holds several draws."""
     rows, sums = torch.arange(len(x), device=x.device), []
-    for ks in torch.arange(DRAWS, device=x.device).split(max(1, AT_ONCE // x.numel())):
+    elements = AT_ONCE_ON_GPU if x.is_cuda else AT_ONCE
+    for ks in torch.arange(DRAWS, device=x.device).split(max(1, elements // x.numel())):
         with counted(ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
             several = x.repeat(len(ks), *[1] * (x.dim() - 1))
             noisy = site.forward(several) - several.relu()  # subtract what all draws share, since it costs precision
