@@ -310,16 +310,18 @@ def bayes(network: nn.Module, weight: Callable[..., GaussianWeight], **settings:
             f"the weights of {computed[0]} are computed, as by weight_norm: only plain weights can be random"
         )
     network = copy.deepcopy(network)
+    made: dict[Tensor, GaussianWeight] = {}
     for module in [m for m in network.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]:
         for name, mu in list(module.named_parameters(recurse=False)):
-            parametrize.register_parametrization(module, name, weight(mu.detach(), **settings), unsafe=True)
+            made[mu] = made.get(mu) or weight(mu.detach(), **settings)  # layers that share a weight share its draws
+            parametrize.register_parametrization(module, name, made[mu], unsafe=True)
     return wire(network)
 
 
 def posteriors(network: nn.Module) -> list[tuple[Tensor, GaussianWeight]]:
-    """Return (mean, GaussianWeight) of every parameter that `bayes` made random."""
+    """Return (mean, GaussianWeight) of every parameter that `bayes` made random, once also if layers share it."""
     lists = [m for m in network.modules() if isinstance(m, parametrize.ParametrizationList)]
-    return [(m.original, m[0]) for m in lists if isinstance(m[0], GaussianWeight)]
+    return list({m.original: (m.original, m[0]) for m in lists if isinstance(m[0], GaussianWeight)}.values())
 
 
 def kl(network: nn.Module) -> Tensor:

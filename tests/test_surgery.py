@@ -257,6 +257,16 @@ def test_bayes_doubles_the_weights_of_convolutions_and_linear_layers_alone():
     assert len(surgery.posteriors(random)) == noise.of(random).sites
 
 
+def test_layers_that_share_a_weight_share_its_draws():
+    plain = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    plain[1].weight = plain[0].weight
+    random = surgery.bayes(plain, LearnedGaussian, sigma=0.5, prior=1.0)
+    alone = surgery.bayes(plain[:1], LearnedGaussian, sigma=0.5, prior=1.0)
+    assert len(surgery.posteriors(random)) == 1 and torch.equal(surgery.kl(random), surgery.kl(alone))
+    with noise.counted(random, 0, 0, torch.arange(1)):
+        assert torch.equal(random[0].weight, random[1].weight) and not torch.equal(random[0].weight, plain[0].weight)
+
+
 def test_functional_dropout_follows_the_mode_again():
     class Dropping(nn.Module):
         def forward(self, x):

@@ -4,8 +4,9 @@ import time
 import pytest
 import torch
 from conftest import have_same_weights, make_step
+from torch import nn
 
-from rbue import methods, training
+from rbue import methods, networks, training
 from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.methods import METHODS
@@ -139,6 +140,15 @@ def test_a_step_is_nesterovs_on_normalised_images_with_weight_decay(digits_run, 
             p.data -= 0.1 * (gradient + 0.9 * velocity)
     trained = zip(before, step.network.parameters(), network.parameters(), strict=True)
     assert all((ours - expected).norm() < 0.01 * (expected - start).norm() for start, ours, expected in trained)
+
+
+def test_ivon_trains_a_network_without_batch_norm(digits_run, few_digits, monkeypatch):
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(3072, 10))
+    monkeypatch.setitem(networks.ARCHS, "small", lambda classes: linear)
+    step = make_step(digits_run("method=ivon"), few_digits)
+    for _ in range(2):
+        step()
+    assert not torch.equal(step.parameters[0], linear[1].bias) and len(step.optimizers) == 1
 
 
 def test_every_epoch_has_an_order_of_its_own(digits_run, few_digits):

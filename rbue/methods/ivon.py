@@ -37,9 +37,10 @@ class IVON(Run):
         return surgery.kl
 
     def optimizers(self, network, lr):
-        """Return SGD for batch-norm and Ivon for the random weights."""
+        """Return SGD for batch-norm, if there is any, and Ivon for the random weights."""
         from rbue import surgery
         from rbue.ivon import Ivon
 
         ivon = Ivon(surgery.posteriors(network), lr, self.momentum, 1 - self.hess_rate, self.hess_init)
-        return [self.sgd([{"params": surgery.plain_parameters(network)}], lr), ivon]
+        plain = surgery.plain_parameters(network)
+        return [self.sgd([{"params": plain}], lr), ivon] if plain else [ivon]
