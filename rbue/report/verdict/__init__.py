@@ -338,7 +338,7 @@ RANKINGS = [  # question, metric, its name, and whether more (1) or less (-1) is
 QUESTIONS: list[tuple[str, str, tuple[str, ...], Callable[[Evidence], Found]]] = [
     ("Are the printed numbers reproduced?", "", (), printed_numbers),
     ("Is RBUE on par with Deep Ensemble?", "on par with Deep Ensemble", ("A15", "A1"), deep_ensemble),
-    ("Is it better than Single?", "better than Single", ("A12", "A14"), single),
+    ("Is it better than a plain network (Single)?", "better than Single", ("A12", "A14"), single),
     ("Is it better than MC-Dropout?", "better than MC-Dropout", ("A3", "A13"), mc_dropout),
     ("Is it better than SVI?", "better than SVI", ("A13",), svi),
     ("Is it cheap to train?", "cheap to train", ("A7", "A9", "A11"), training_cost),
