@@ -99,12 +99,12 @@ def headline_text(dataset, arch, protocols):
     return f"{dataset_name(dataset)}, {arch_name(arch)}: {', '.join(parts)}"
 
 
-def side_by_side(protocols, metrics=None):
+def side_by_side(protocols, metrics=HEADLINE):
     """Return columns and cells of the headline's metrics: the paper's, then ours under each protocol (one of which is
     called `paper`). Columns without any number are left out."""
     known, cells, first = {column.key: column for column in BESIDE_PAPER}, beside(protocols), next(iter(protocols))
     columns = []
-    for metric in metrics or HEADLINE:
+    for metric in metrics:
         if printed := known.get(f"paper_{metric}"):
             columns.append(printed.of(first, printed.group, "printed"))
         ours = known[f"ours_{metric}"]

@@ -113,8 +113,8 @@ def positions(suite):
     shown = measured or dict(list(suite.positions.items())[:1])
     return [
         table(
-            found.columns,
-            found.cells,
+            position.COLUMNS,
+            frame.to_dict("records"),
             f"Table 6: position of the random rectifiers, protocol `{protocol}`",
             slug("table position", protocol),
             links=table_links(suite, protocol, "position"),
@@ -122,5 +122,4 @@ def positions(suite):
             notes=position.epochs_note(protocol, frame),
         )
         for protocol, frame in shown.items()
-        for found in [position.grid(protocol, frame)]
     ]
