@@ -12,7 +12,7 @@ from rbue.report.page.markup import slug, table
 from rbue.report.page.pictures import benchmark_picture
 from rbue.report.page.suite import links
 from rbue.report.records import commit
-from rbue.report.rows import ARCHS, DATASETS, FULL, HYPERPARAMETER, LABELS, NAMES, ROWS, paper_order
+from rbue.report.rows import ARCHS, DATASETS, FULL, HYPERPARAMETER, LABELS, NAMES, ROWS, name_order
 from rbue.report.text import arch_name, dataset_name
 from rbue.runs.compose import canonical
 
@@ -42,13 +42,9 @@ def protocols(suite):
     found = suite.runs[~suite.runs.corrupted].groupby("protocol").dataset.unique().items()
     ordered = sorted(found, key=lambda item: (item[0] not in FULL, item[0] != "paper", item[0]))
     return [
-        (name, MEANINGS.get(name, "is your own protocol"), settings(name, sorted(datasets, key=order_of)))
+        (name, MEANINGS.get(name, "is your own protocol"), settings(name, sorted(datasets, key=name_order)))
         for name, datasets in ordered
     ]
-
-
-def order_of(dataset):
-    return paper_order([dataset])
 
 
 def settings(protocol, datasets):

@@ -4,7 +4,7 @@ from rbue.report import cells, position
 from rbue.report.columns import METHOD, decimals, number
 from rbue.report.page.markup import slug, table
 from rbue.report.page.suite import links
-from rbue.report.rows import DATASETS, LABELS, paper_order
+from rbue.report.rows import DATASETS, LABELS, name_order
 from rbue.report.tables import side_by_side
 from rbue.report.text import announced, arch_name, by_arch, columns_of, coverage, dataset_name, notes
 
@@ -26,12 +26,12 @@ def name_of(dataset):
 def by_dataset(suite):
     """Return the datasets with a measured table, in the paper's order, with their networks and notes."""
     measured = [found for found in suite.tables if found.cells.n.any()]
-    datasets = sorted({found.dataset for found in measured}, key=lambda dataset: paper_order([dataset]))
+    datasets = sorted({found.dataset for found in measured}, key=name_order)
     return [dataset_part(suite, dataset, [t for t in measured if t.dataset == dataset]) for dataset in datasets]
 
 
 def dataset_part(suite, dataset, found):
-    archs = sorted({arch for t in found for arch, rows in by_arch(t) if rows.n.any()}, key=lambda a: paper_order([a]))
+    archs = sorted({arch for t in found for arch, rows in by_arch(t) if rows.n.any()}, key=name_order)
     return {
         "id": slug("tables", dataset),
         "title": name_of(dataset),
