@@ -12,7 +12,7 @@ from rbue.report.latex import tex, tex_float, tex_frame, tex_line
 from rbue.report.paper import read_paper
 from rbue.report.records import over_seeds, ratio_to
 from rbue.report.rows import by_protocol, labelled, paper_order
-from rbue.report.tables import write_forms
+from rbue.report.tables import csv_text, write_forms
 from rbue.report.text import arch_name, dataset_name
 from rbue.runs.compose import canonical
 
@@ -118,7 +118,7 @@ def latex(protocol, frame):
 
 
 def csv(protocol, frame):
-    return frame.assign(protocol=protocol).to_csv(index=False, float_format="%.10g", lineterminator="\n")
+    return csv_text(frame.assign(protocol=protocol))
 
 
 FORMS = {"md": markdown, "tex": latex, "csv": csv}

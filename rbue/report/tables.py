@@ -126,8 +126,13 @@ def put_between(readme, begin, end, text):
 
 
 def csv(table):
-    """Return tidy CSV, one row per cell, with ten digits, so that two machines write the same bytes."""
-    return table.cells.to_csv(index=False, float_format="%.10g", lineterminator="\n")
+    """Return tidy CSV, one row per cell."""
+    return csv_text(table.cells)
+
+
+def csv_text(frame):
+    """Return a frame as CSV with ten digits, so that two machines write the same bytes."""
+    return frame.to_csv(index=False, float_format="%.10g", lineterminator="\n")
 
 
 FORMS = {"md": markdown, "tex": latex, "csv": csv}
