@@ -11,7 +11,6 @@ from rbue.methods import draws_samples
 from rbue.report.columns import METHOD, Grid, decimals, number
 from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, methods_of, nearest
-from rbue.report.figures.style import write_text
 from rbue.report.paper import CORRUPTIONS
 from rbue.report.records import LEVEL_SCORES, levels, most_passes, over_seeds, over_types
 from rbue.report.rows import METHODS
@@ -47,7 +46,7 @@ def six(frame, dataset):
 
 def shared_types(frame):
     """Return the types that all runs have: quartiles over different sets of types cannot be compared."""
-    runs = frame[frame.severity > 0].groupby(["row", "seed"]).type.unique()
+    runs = frame[frame.severity > 0].groupby(RUN).type.unique()
     return sorted(set.intersection(*map(set, runs))) if len(runs) else []
 
 
@@ -213,7 +212,7 @@ def draw_source(network, source, frame, folder):
         *style.save(median_curves(numbers, title), folder / f"{stem}-ece"),
         style.write_csv(cells, folder / f"{stem}-types.csv"),
         style.write_csv(means, folder / f"{stem}-averages.csv"),
-        write_text(text, folder / f"{stem}-averages.md"),
+        style.write_text(text, folder / f"{stem}-averages.md"),
     ]
 
 

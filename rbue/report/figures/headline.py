@@ -18,7 +18,7 @@ from rbue.report.claims.values import Z
 from rbue.report.figures import beyond, samples
 from rbue.report.figures.corruptions import six
 from rbue.report.figures.frames import count_text, methods_of, networks, with_errors
-from rbue.report.figures.style import INK, WIDTH, canvas, head, look_of, plain_ticks, save, styled, write_csv
+from rbue.report.figures.style import INK, WIDTH, canvas, head, look_of, plain_ticks, save, styled
 from rbue.report.paper import HALF, PAPERS_IMAGES
 from rbue.report.records import KEY, NETWORK, in_tables
 from rbue.report.rows import ARCHS, DATASETS, FULL, METHODS, PROPOSED_METHODS, by_protocol, in_order, paper_order
@@ -116,7 +116,7 @@ def scaled(network, curves):
 # --- draw -------------------------------------------------------------------------------------------------------------
 
 
-SHAPES = {**dict(zip(ARCHS, "s^D", strict=True)), "resnet18": "o"}
+SHAPES = dict(zip(ARCHS, "soD", strict=True))
 FILLINGS = dict(zip(DATASETS, ("full", "none", "left"), strict=True))
 FILLED = {"full": "filled", "none": "hollow", "left": "half filled"}
 
@@ -243,13 +243,6 @@ def draw(records, paper_dir, out):
     frame = costs(network) if network else pd.DataFrame()
     if cells.empty and frame.empty:
         return []
-    numbers = pd.concat([cells.assign(kind="printed"), frame.assign(**place_of(network))])
-    out = Path(out)
-    return [
-        *save(picture(cells, network, frame), out / "headline", readme=True),
-        write_csv(numbers, out / "headline.csv"),
-    ]
-
-
-def place_of(network):
-    return {key: getattr(network, key) for key in NETWORK} if network else {}
+    place = {key: getattr(network, key) for key in NETWORK} if network else {}
+    numbers = pd.concat([cells.assign(kind="printed"), frame.assign(**place)])
+    return save(picture(cells, network, frame), Path(out) / "headline", numbers, readme=True)
