@@ -267,11 +267,6 @@ def aside(check):
     return lambda numbers, places: (replace(item, aside=True) for item in check(numbers, places))
 
 
-def steps(names):
-    """Neighbours in the paper's order: a claim that something grows is checked step by step."""
-    return list(zip(names, list(names)[1:], strict=False))
-
-
 def concordance(rows, cause, effect):
     """Check for each pair of rows that the one with more of the cause is better in the effect."""
 
