@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from rbue.report.columns import from_to
 from rbue.report.records import NETWORK, everywhere, over_seeds
 from rbue.report.rows import LABELS, by_protocol
 from rbue.report.text import arch_name, dataset_name
@@ -89,5 +90,4 @@ def with_errors(runs, key):
 
 def count_text(counts, noun="seed"):
     """Format as `1 seed`, or `1 to 3 seeds` if rows differ, so that a figure never hides it."""
-    low, high = min(counts), max(counts)
-    return f"{low} {noun}{'s' if low > 1 else ''}" if low == high else f"{low} to {high} {noun}s"
+    return f"{from_to(counts)} {noun}{'s' if max(counts) > 1 else ''}"
