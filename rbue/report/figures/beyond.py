@@ -31,15 +31,17 @@ def twin(result):
     other, own = result.twin, result.metrics
     if not other:
         return None
-    scores = {key: own.get(key) for key in ("ece", "nll")} | {f"twin_{key}": other.get(key) for key in ("ece", "nll")}
-    times = {"ms": result.test_ms_per_image, "twin_ms": other.get("ms_per_image")}
-    ratio = times["ms"] / times["twin_ms"] if all(times.values()) else None
-    return scores | times | {
+    ms, twin_ms = result.test_ms_per_image, other.get("ms_per_image")
+    return {
+        **{key: own.get(key) for key in ("ece", "nll")},
+        **{f"twin_{key}": other.get(key) for key in ("ece", "nll")},
+        "ms": ms,
+        "twin_ms": twin_ms,
         "accuracy": 100 * own["accuracy"],
         "twin_accuracy": 100 * other.get("accuracy", float("nan")),
-        "cost": ratio,
+        "cost": ms / twin_ms if ms and twin_ms else None,
         "passes": result.passes,
-    }  # fmt: skip
+    }
 
 
 TWIN = [

@@ -32,9 +32,10 @@ def load(network):
     runs = network.corrupted[tested.astype(bool)]
     runs = most_passes(runs.assign(source=[result.corruptions.source for result in runs.result]), [*RUN, "source"])
     parts = [levels(run.result).assign(**{key: getattr(run, key) for key in WHO}) for run in runs.itertuples()]
-    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    # a run with corruptions=auto may repeat one with corruptions=generated
-    return frame.drop_duplicates([*RUN, "source", "type", "severity"]) if len(frame) else frame
+    if not parts:
+        return pd.DataFrame()
+    frame = pd.concat(parts, ignore_index=True)
+    return frame.drop_duplicates([*RUN, "source", "type", "severity"])  # a run of `auto` may repeat one of `generated`
 
 
 def six(frame, dataset):

@@ -62,6 +62,13 @@ def picked(network, pick):
     return pd.DataFrame([{"row": run.row, "method": run.method, "seed": run.seed} | numbers for run, numbers in found])
 
 
+def stacked(network, pick):
+    """Return the frames that `pick(result)` returns for clean runs below each other, with row, method and seed."""
+    found = [(run, frame) for run in network.clean.itertuples() if (frame := pick(run.result)) is not None]
+    parts = [frame.assign(row=run.row, method=run.method, seed=run.seed) for run, frame in found]
+    return pd.concat(parts) if parts else pd.DataFrame()
+
+
 def methods_of(runs):
     """Return (row, method) pairs in the paper's order."""
     return list(runs[["row", "method"]].drop_duplicates().itertuples(index=False, name=None))

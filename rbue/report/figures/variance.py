@@ -10,7 +10,7 @@ import pandas as pd
 from rbue.report import simulation
 from rbue.report.columns import Column, Grid, count, decimals, number, shown, times, words
 from rbue.report.figures import style
-from rbue.report.figures.frames import count_text, picked
+from rbue.report.figures.frames import count_text, stacked
 from rbue.report.records import over_seeds
 
 Q = np.round(np.arange(0.05, 1, 0.05), 2)
@@ -127,9 +127,7 @@ def draw_over_q(out):
 
 def load(network):
     """Return one row per (run, layer) of every trained DropReLU network."""
-    frame = picked(network, lambda result: {"layers": result.variance} if result.variance else None)
-    parts = [pd.DataFrame(map(vars, run.layers)).assign(row=run.row, seed=run.seed) for run in frame.itertuples()]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return stacked(network, lambda result: pd.DataFrame(map(vars, result.variance)) if result.variance else None)
 
 
 def layers(frame):

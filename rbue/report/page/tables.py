@@ -64,12 +64,9 @@ def measured_table(suite, found, arch, rows):
     caption = (
         f"{name_of(found.dataset)} with {arch_name(arch)}: the paper's numbers and ours, protocol `{found.protocol}`"
     )
-    more = {"links": table_links(suite, found.protocol, found.dataset), "tags": tags(*place)}
+    tags = dict(zip(("dataset", "network", "protocol"), place, strict=True))
+    more = {"links": table_links(suite, found.protocol, found.dataset), "tags": tags}
     return table(columns_of(found), rows.to_dict("records"), caption, slug("table", *place), **more)
-
-
-def tags(dataset, arch, protocol):
-    return {"dataset": dataset, "network": arch, "protocol": protocol}
 
 
 def table_links(suite, protocol, name):
