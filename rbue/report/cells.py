@@ -39,11 +39,6 @@ class Table:
         return self.dataset in DATASETS
 
     @property
-    def labels(self):
-        """The paper's ten rows, then the rows of other methods."""
-        return list(self.cells.row.unique())
-
-    @property
     def measured(self):
         return int((of_paper(self.cells).n > 0).sum())
 

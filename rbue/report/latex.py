@@ -96,7 +96,7 @@ def metrics_float(table):
     beside = ": ours, and beneath it the paper's number (ours $-$ paper; for the time, the ratio to Single)"
     caption = about(table) + (beside if table.in_paper else "") + "."
     heads = [(name, unit) for name, unit, *_ in PRINTED]
-    tabular = tex_tabular(table, heads, list(chain(*(tex_row(table, row) for row in table.labels))))
+    tabular = tex_tabular(table, heads, list(chain(*(tex_row(table, row) for row in table.cells.row.unique()))))
     return tex_float(caption, f"tab:{table.dataset}-{table.protocol}", tabular, [coverage(table) + ".", *notes(table)])
 
 

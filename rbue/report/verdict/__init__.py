@@ -376,11 +376,11 @@ def in_short(found: list[Finding]) -> str:
     return before + name + after.replace(". RBUE", ". It").replace("RBUE", "it")
 
 
-def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:
+def markdown(found: list[Finding]) -> str:
     """Return the answer in one line, the findings as a list with links to their claims, and how to read them."""
     lines = [f"**{in_short(found)}.**", ""]
     for finding in found:
-        links = ", ".join(f"[{name}]({claims}#{name.lower()})" for name in finding.ids)
+        links = ", ".join(f"[{name}](results/claims.md#{name.lower()})" for name in finding.ids)
         evidence = f" Claims: {links}." if links else ""
         answer = finding.answer[0].upper() + finding.answer[1:]
         lines.append(f"- **{finding.claim} {answer}.** {finding.sentence}.{evidence}")
