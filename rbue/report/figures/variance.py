@@ -28,16 +28,12 @@ DRAWN = {"color": style.COLOURS["dropreLU"], "linestyle": "none", "marker": "o",
 
 def over_q():
     """Return one row per q: the same standard normal inputs through DropReLU and through dropout at p = 1 − q."""
-    x, rows = simulation.inputs(), []
-    for q in Q:
-        drawn = simulation.simulate(x, q, simulation.dropreLU)
-        both = {
-            "closed": simulation.exact(x, q),
-            "paper": simulation.printed(x, q),
-            "dropout": simulation.exact_dropout(x, q),
-        }
-        rows.append({"q": q, **both, "monte_carlo": drawn.variance, "monte_carlo_se": drawn.se})
-    return pd.DataFrame(rows)
+    x = simulation.inputs()
+    drawn = [simulation.simulate(x, q, simulation.dropreLU) for q in Q]
+    formulas = {"closed": simulation.exact, "paper": simulation.printed, "dropout": simulation.exact_dropout}
+    computed = {name: [variance(x, q) for q in Q] for name, variance in formulas.items()}
+    simulated = {"monte_carlo": [each.variance for each in drawn], "monte_carlo_se": [each.se for each in drawn]}
+    return pd.DataFrame({"q": Q} | computed | simulated)
 
 
 def terms(q):
