@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from rbue.report.claims.values import binomial
 from rbue.report.columns import from_to
 from rbue.report.records import NETWORK, everywhere, over_seeds
 from rbue.report.rows import LABELS, by_protocol
@@ -87,8 +88,8 @@ def with_errors(runs, key):
 
     Test images add a binomial error, which also bounds that of an ECE; several seeds add std/√n.
     """
-    share = runs.accuracy / 100
-    frame = over_seeds(runs.assign(noise=np.sqrt(share * (1 - share) / runs.images)), key, ["accuracy", "ece", "noise"])
+    noise = binomial(runs.accuracy / 100, runs.images)
+    frame = over_seeds(runs.assign(noise=noise), key, ["accuracy", "ece", "noise"])
     for metric, unit in (("accuracy", 100), ("ece", 1)):
         seeds = frame[f"std_{metric}"].fillna(0) / np.sqrt(frame.n)
         frame[f"se_{metric}"] = np.hypot(unit * frame.ours_noise, seeds)

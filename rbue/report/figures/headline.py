@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from rbue.methods import draws_samples
 from rbue.report.cells import paper_cells
-from rbue.report.claims.values import Z
+from rbue.report.claims.values import Z, binomial
 from rbue.report.figures import beyond, samples
 from rbue.report.figures.corruptions import six
 from rbue.report.figures.frames import count_text, methods_of, networks, with_errors
@@ -44,8 +44,7 @@ def compared(records, paper_dir):
     """
     ours = with_errors(records[in_tables(records) & records.protocol.isin(FULL)], [*KEY, "method"])
     cells = ours.merge(paper_cells(paper_dir)[[*PLACE, "row", *DIFFERENCES]], on=[*PLACE, "row"])
-    share = cells.accuracy / 100
-    noise = np.sqrt(share * (1 - share) / PAPERS_IMAGES)
+    noise = binomial(cells.accuracy / 100, PAPERS_IMAGES)
     for metric, unit in (("accuracy", 100), ("ece", 1)):
         cells[f"diff_{metric}"] = cells[f"ours_{metric}"] - cells[metric]
         cells[f"half_{metric}"] = HALF[metric] + Z * np.hypot(cells[f"se_{metric}"], unit * noise)
