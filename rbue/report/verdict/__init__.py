@@ -12,7 +12,7 @@ from rbue.report.bootstrap import mean_of as mean
 from rbue.report.claims.evidence import listed, places_text
 from rbue.report.claims.numbers import SEVERITIES, our_frames
 from rbue.report.claims.scopes import DE as ENSEMBLE
-from rbue.report.claims.scopes import DROPOUT, DROPRELU, P5, Q95, RRELU, SINGLE, SVI
+from rbue.report.claims.scopes import DROPOUT, DROPRELU, P5, Q95, QUALITY, RRELU, SINGLE, SVI
 from rbue.report.claims.values import Value, holm
 from rbue.report.columns import decimals, from_to
 from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, paper_order
@@ -82,7 +82,6 @@ def answer(parts: list[bool]) -> str:
 
 Found = tuple[str, str]  # answer and sentence
 NOTHING = UNKNOWN, "No network has all the rows that this needs"
-METRICS = ("accuracy", "ece")
 
 
 def printed_numbers(e: Evidence) -> Found:
@@ -90,11 +89,11 @@ def printed_numbers(e: Evidence) -> Found:
     cells = [key[:3] for key in e.printed.values if key[3] == "accuracy" and key[2] in LABELS and key in e.ours.values]
     if not cells:
         return NOTHING
-    gaps = {m: [e.ours.values[(*c, m)] - e.printed.values[(*c, m)] for c in cells] for m in METRICS}
-    allowed = {m: [gap.half + gap.reach for gap in gaps[m]] for m in METRICS}
-    agree = {m: sum(abs(gap.mean) <= most for gap, most in zip(gaps[m], allowed[m], strict=True)) for m in METRICS}
+    gaps = {m: [e.ours.values[(*c, m)] - e.printed.values[(*c, m)] for c in cells] for m in QUALITY}
+    allowed = {m: [gap.half + gap.reach for gap in gaps[m]] for m in QUALITY}
+    agree = {m: sum(abs(gap.mean) <= most for gap, most in zip(gaps[m], allowed[m], strict=True)) for m in QUALITY}
     lower = sum(gap.mean < 0 for gap in gaps["ece"])
-    middle = {m: median(abs(gap.mean) for gap in gaps[m]) for m in METRICS}
+    middle = {m: median(abs(gap.mean) for gap in gaps[m]) for m in QUALITY}
     text = (
         f"{e.setting}our accuracy agrees with the printed one in {agree['accuracy']} of {len(cells)} measured cells, "
         f"our ECE in {agree['ece']}. The median difference is {middle['accuracy']:.2f} percentage points of accuracy "
@@ -128,11 +127,11 @@ def protocols_and_places(cells: dict) -> str:
 
 def deep_ensemble(e: Evidence) -> Found:
     """Compare Deep Ensemble with the best variant of each network, chosen in favour of RBUE."""
-    places = e.places([ENSEMBLE, *PROPOSED], *METRICS)
+    places = e.places([ENSEMBLE, *PROPOSED], *QUALITY)
     if not places:
         return NOTHING
     gaps = {
-        m: mean([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in METRICS
+        m: mean([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in QUALITY
     }
     text = (
         f"Compared with Deep Ensemble(4), the best variant of RBUE shows {compare(gaps)}. "
@@ -152,10 +151,10 @@ def svi(e: Evidence) -> Found:
 
 def baseline(name: str, rows: list[str], e: Evidence) -> Found:
     """Compare the mean over the variants with that over a baseline's rows."""
-    places = e.places([*rows, *PROPOSED], *METRICS)
+    places = e.places([*rows, *PROPOSED], *QUALITY)
     if not places:
         return NOTHING
-    gaps = {m: mean([mean(e.values(p, PROPOSED, m)) - mean(e.values(p, rows, m)) for p in places]) for m in METRICS}
+    gaps = {m: mean([mean(e.values(p, PROPOSED, m)) - mean(e.values(p, rows, m)) for p in places]) for m in QUALITY}
     pairs = [(p, ours, theirs) for p in places for ours in PROPOSED for theirs in rows]
     reverse = [(p, theirs, ours) for p, ours, theirs in pairs]
     text = (
@@ -178,7 +177,7 @@ def beside_printed(name: str, rows: list[str], places: list, e: Evidence) -> str
 
 def better_in_both(e: Evidence, pairs: list[tuple]) -> int:
     """Count the pairs (place, ours, theirs) in which ours is better in both metrics beyond the noise."""
-    gaps = [e.values(p, [ours], m)[0] - e.values(p, [theirs], m)[0] for p, ours, theirs in pairs for m in METRICS]
+    gaps = [e.values(p, [ours], m)[0] - e.values(p, [theirs], m)[0] for p, ours, theirs in pairs for m in QUALITY]
     better = [gap.sign > 0 and stands for gap, stands in zip(gaps, holm([gap.p or 0.0 for gap in gaps]), strict=True)]
     return sum(all(both) for both in zip(better[::2], better[1::2], strict=True))
 
