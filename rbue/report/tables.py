@@ -81,7 +81,7 @@ def by_network(tables):
 
 def count_measured(networks):
     """Count the paper's cells that are measured under any protocol, of networks as `by_network` returns them."""
-    papers = [each for (_, arch), each in networks.items() if arch in ARCHS]
+    papers = [each for (dataset, arch), each in networks.items() if dataset in DATASETS and arch in ARCHS]
     return sum(len(set().union(*(cells.row[cells.n > 0] for cells in each.values()))) for each in papers)
 
 

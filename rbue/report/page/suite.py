@@ -50,7 +50,7 @@ class Suite:
     @property
     def measured(self):
         """The number of the paper's cells that are measured under any protocol."""
-        return count_measured(by_network(t for t in self.tables if t.in_paper))
+        return count_measured(self.compared)
 
     @cached_property
     def compared(self):
