@@ -11,6 +11,7 @@ from rbue.methods import draws_samples
 from rbue.report.columns import METHOD, Grid, decimals, number
 from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, methods_of, nearest
+from rbue.report.figures.style import write_text
 from rbue.report.paper import CORRUPTIONS
 from rbue.report.records import LEVEL_SCORES, levels, most_passes, over_seeds, over_types
 from rbue.report.rows import METHODS
@@ -213,7 +214,7 @@ def draw_source(network, source, frame, folder):
         *style.save(median_curves(numbers, title), folder / f"{stem}-ece"),
         style.write_csv(cells, folder / f"{stem}-types.csv"),
         style.write_csv(means, folder / f"{stem}-averages.csv"),
-        style.write_text(text, folder / f"{stem}-averages.md"),
+        write_text(text, folder / f"{stem}-averages.md"),
     ]
 
 

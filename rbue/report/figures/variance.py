@@ -11,6 +11,7 @@ from rbue.report import simulation
 from rbue.report.columns import Column, Grid, count, decimals, number, shown, times, words
 from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, stacked
+from rbue.report.figures.style import write_text
 from rbue.report.records import over_seeds
 
 Q = np.round(np.arange(0.05, 1, 0.05), 2)
@@ -114,7 +115,7 @@ def draw_over_q(out):
     frame = over_q()
     return [
         *style.save(over_q_figure(frame), out / "variance", frame),
-        style.write_text(over_q_grid(frame).markdown(), out / "variance.md"),
+        write_text(over_q_grid(frame).markdown(), out / "variance.md"),
     ]
 
 
@@ -203,5 +204,5 @@ def draw(network, folder):
     title = f"{network.title()}, {count_text(numbers.n)}"
     return [
         *style.save(layers_figure(numbers, title), folder / "variance", numbers),
-        style.write_text(layers_grid(network, numbers).markdown(), folder / "variance.md"),
+        write_text(layers_grid(network, numbers).markdown(), folder / "variance.md"),
     ]
