@@ -46,8 +46,9 @@ def main(argv=None):
     layers = {"ReLU": nn.ReLU(), "DropReLU": DropReLU(args.q), "RReLU": RReLU()}
     frame = pd.DataFrame([point for name, layer in layers.items() for point in points(name, layer)])
     hyperparameters = {"q": args.q, "l": layers["RReLU"].l, "u": layers["RReLU"].u}
-    for path in draw(frame, hyperparameters, Path(args.out))[:4:2]:
-        print(f"{path.with_suffix('')}.{{pdf,svg}}")
+    for path in draw(frame, hyperparameters, args.out):
+        if path.suffix == ".pdf":
+            print(f"{path.with_suffix('')}.{{pdf,svg}}")
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def main(argv=None):
     images = load(args.dataset, args.data_dir, args.size).test_images
     within(0, len(images) - 1, image=args.image)
     for name, figure in (("shot_noise", severity_figure), ("corruptions", sheet_figure)):
-        paths = save(figure(args, images), Path(args.out) / f"{args.dataset}-{name}", photographs=True)
+        paths = save(figure(args, images), args.out / f"{args.dataset}-{name}", photographs=True)
         print(f"{paths[0].with_suffix('')}.{{pdf,webp}}")
 
 

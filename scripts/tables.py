@@ -52,7 +52,7 @@ def main(argv=None):
     runs = records(found)
     tables = build(runs, args.paper)
     tables = [t for t in tables if all(value in (None, getattr(t, key)) for key, value in wanted.items())]
-    if not tables:
+    if not tables:  # the README keeps its tables
         print(f"{args.results} holds no such results yet: 'make demo' or '{COMMAND}' makes some")
         return
     for table in tables:
@@ -64,7 +64,7 @@ def main(argv=None):
         if args.protocol in (None, protocol):
             paths = position.write(protocol, cells, args.out)
             print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {(cells.n > 0).sum()} of {len(cells)} rows measured")
-    if args.readme and tables:  # without results, the README keeps its tables
+    if args.readme:
         put_between(args.readme, BEGIN, END, headline(tables))
 
 

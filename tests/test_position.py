@@ -17,7 +17,7 @@ def result(label, seconds=200.0, **more):
 def positions(*runs):
     """{position: cell} of the last network of the table, and its grid."""
     (cells,) = position.build(made_up.read_records(runs), PAPER).values()
-    return {cell["position"]: cell for cell in cells.to_dict("records")[-3:]}, position.grid("demo", cells).rows
+    return {cell["position"]: cell for cell in cells.to_dict("records")[-3:]}, position.rows(cells)
 
 
 Q8, HERE = "MC-DropReLU(0.8)", {"where": ("digits", "demo", "small")}

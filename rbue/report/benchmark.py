@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 from rbue.progress import padded
-from rbue.report.columns import grid, number, shown, words
+from rbue.report.columns import MISSING, from_to, grid, number, shown, words
 from rbue.report.figures.style import INK, WIDTH, canvas, plain_ticks, save, styled
 from rbue.runs.results import write
 
@@ -25,7 +25,7 @@ COLUMNS = [
     number("ms", "ms", "", "{:,.2f}".format),
     number("images_per_second", "images/s", "", shown("{:,.0f}".format)),
     number("ratio", "speed-up", "", times),
-    words("against", "compared with", text=lambda row: row["against"] or "–"),
+    words("against", "compared with", text=lambda row: row["against"] or MISSING),
     number("peak_memory_bytes", "peak MB", "", shown(lambda size: f"{size / 1e6:,.0f}")),
     number("share_of_limit", "of limit", "", shown("{:.1%}".format)),
 ]
@@ -44,8 +44,8 @@ def table(content):
 
 def limit(content):
     """Return the rate of a large matrix product. It is a range, since rows may come from several days."""
-    found = sorted(float(f"{row['matmul_flops'] / 1e12:.3g}") for row in content["rows"])
-    return " to ".join(dict.fromkeys(f"{value:,g}" for value in (found[0], found[-1]))) + " TFLOP/s"
+    found = [float(f"{row['matmul_flops'] / 1e12:.3g}") for row in content["rows"]]
+    return from_to(found, "{:,g}".format) + " TFLOP/s"
 
 
 def merged(before, measured):

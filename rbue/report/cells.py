@@ -7,7 +7,7 @@ import pandas as pd
 
 from rbue.report.paper import read_paper
 from rbue.report.records import KEY, MEASURES, in_tables, over_seeds
-from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, by_protocol, in_order
+from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, by_protocol, in_order, name_order
 
 PRINTED = ["accuracy", "ece", "train_hours", "time_ratio"]  # the paper prints these
 COMPARED = ["accuracy", "ece", "time_ratio"]
@@ -39,11 +39,6 @@ class Table:
         return self.dataset in DATASETS
 
     @property
-    def labels(self):
-        """The paper's ten rows, then the rows of other methods."""
-        return list(self.cells.row.unique())
-
-    @property
     def measured(self):
         return int((of_paper(self.cells).n > 0).sum())
 
@@ -62,9 +57,8 @@ def paper_cells(paper_dir):
 
 
 def archs_of(dataset, runs):
-    """The paper's networks if the dataset is in the paper, then the other networks that have runs."""
-    present = sorted(set(runs.arch) - set(ARCHS))
-    return [arch for arch in ARCHS if dataset in DATASETS or arch in set(runs.arch)] + present
+    """The paper's networks if the dataset is in the paper, and all networks that have runs."""
+    return sorted({*runs.arch, *(ARCHS if dataset in DATASETS else [])}, key=name_order)
 
 
 def table(protocol, dataset, runs, paper, bold_found, explained):
@@ -96,9 +90,8 @@ def build(records, paper_dir):
     runs, paper = records[~records.corrupted], paper_cells(paper_dir)
     wanted = set(zip(runs.protocol, runs.dataset, strict=True))
     wanted |= {(protocol, other) for protocol, dataset in wanted if dataset in DATASETS for other in DATASETS}
-    order = [*DATASETS, *sorted(set(runs.dataset) - set(DATASETS))]
     found = [printed == computed for printed, computed in bold_agreement(paper).values()]
-    keys = sorted(wanted, key=lambda key: (by_protocol(key[0]), order.index(key[1])))
+    keys = sorted(wanted, key=lambda key: (by_protocol(key[0]), name_order(key[1])))
     explained = read_paper(paper_dir, "explained")
     return [table(*key, runs, paper, found, explained) for key in keys]
 

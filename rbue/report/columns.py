@@ -84,6 +84,12 @@ def duration(seconds):
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{seconds / 3600:.2f} h"
 
 
+def from_to(values, text=str):
+    """Format the smallest and the largest value as `1 to 3`, or as `1` if both look the same."""
+    values = list(values)
+    return " to ".join(dict.fromkeys(text(end) for end in (min(values), max(values))))
+
+
 def with_spread(cell, metric, text):
     """Format as `94.60 ± 0.20 (3)`. One seed has no ±; the number of seeds is always shown."""
     if absent(cell[f"ours_{metric}"]):

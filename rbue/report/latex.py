@@ -5,17 +5,7 @@ from itertools import chain
 
 from rbue.report.columns import MISSING, strong
 from rbue.report.rows import PROPOSED
-from rbue.report.text import (
-    ANNOUNCED,
-    BESIDE_PAPER,
-    OURS_ALONE,
-    announced,
-    arch_name,
-    coverage,
-    dataset_name,
-    notes,
-    outside_lines,
-)
+from rbue.report.text import ANNOUNCED, announced, arch_name, columns_of, coverage, dataset_name, notes, outside_lines
 
 PRINTED = [  # heading, unit, our keys, the paper's keys in the line below; a second key is shown in brackets
     ("Accuracy", r"(\%, $\uparrow$)", ["ours_accuracy"], ["paper_accuracy", "diff_accuracy"]),
@@ -61,7 +51,7 @@ def tex_row(table, label):
     """Return our line and the paper's line below it, so that a network has as many columns as in the paper."""
     cells = table.cells[table.cells.row == label].to_dict("records")
     rule = [r"\midrule"] * 2 if label == PROPOSED[0] else []  # as in the paper: baselines above, proposed methods below
-    columns = {column.key: column for column in (BESIDE_PAPER if table.in_paper else OURS_ALONE)}
+    columns = {column.key: column for column in columns_of(table)}
     ours = [entry(cell, keys, columns) for cell in cells for _, _, keys, _ in PRINTED]
     if not table.in_paper:
         return [*rule, tex_line(tex(label), ours)]
@@ -106,7 +96,7 @@ def metrics_float(table):
     beside = ": ours, and beneath it the paper's number (ours $-$ paper; for the time, the ratio to Single)"
     caption = about(table) + (beside if table.in_paper else "") + "."
     heads = [(name, unit) for name, unit, *_ in PRINTED]
-    tabular = tex_tabular(table, heads, list(chain(*(tex_row(table, row) for row in table.labels))))
+    tabular = tex_tabular(table, heads, list(chain(*(tex_row(table, row) for row in table.cells.row.unique()))))
     return tex_float(caption, f"tab:{table.dataset}-{table.protocol}", tabular, [coverage(table) + ".", *notes(table)])
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from rbue.report.columns import Grid, decimals, duration, hours, milliseconds, number, pipe, seeded, times, words
+from rbue.report.columns import decimals, duration, grid, hours, milliseconds, number, pipe, seeded, times, words
 from rbue.report.latex import tex, tex_float, tex_frame, tex_line
 from rbue.report.paper import read_paper
 from rbue.report.records import over_seeds, ratio_to
 from rbue.report.rows import by_protocol, labelled, paper_order
-from rbue.report.tables import write_forms
+from rbue.report.tables import csv_text, write_forms
 from rbue.report.text import arch_name, dataset_name
 from rbue.runs.compose import canonical
 
@@ -97,28 +97,28 @@ def epochs_note(protocol, frame):
     return [f"On {dataset_name(dataset)}, {trained}. Training times compare only as ratios."]
 
 
-def grid(protocol, frame):
-    title = f"Table 6 of the paper: position, protocol `{protocol}`"
-    return Grid(title, COLUMNS, frame.to_dict("records"), notes(protocol, frame))
+def rows(frame):
+    """Return header and rows as text."""
+    return grid(COLUMNS, frame.to_dict("records"))
 
 
 def markdown(protocol, frame):
     told = "\n".join(f"- {note}" for note in notes(protocol, frame))
     head = f"# Table 6 of the paper: position of the random rectifiers, protocol `{protocol}`"
-    return f"{head}\n\nBuilt by `make tables`: do not edit.\n\n{pipe(grid(protocol, frame).rows)}\n\n{told}\n"
+    return f"{head}\n\nBuilt by `make tables`: do not edit.\n\n{pipe(rows(frame))}\n\n{told}\n"
 
 
 def latex(protocol, frame):
-    header, *rows = grid(protocol, frame).rows
-    body = [tex_line(tex(name), values) for name, *values in rows]
+    header, *lines = rows(frame)
+    body = [tex_line(tex(name), values) for name, *values in lines]
     tabular = tex_frame("l" + "c" * (len(header) - 1), [tex_line(header[0], header[1:])], body)
     caption = tex(f"Position of the random rectifiers, protocol `{protocol}`: the paper's numbers and ours.")
-    lines = tex_float(caption, f"tab:position-{protocol}", tabular, notes(protocol, frame))
-    return "\n".join(["% Built by `make tables`: do not edit. Needs booktabs and graphicx.", *lines, ""])
+    table = tex_float(caption, f"tab:position-{protocol}", tabular, notes(protocol, frame))
+    return "\n".join(["% Built by `make tables`: do not edit. Needs booktabs and graphicx.", *table, ""])
 
 
 def csv(protocol, frame):
-    return frame.assign(protocol=protocol).to_csv(index=False, float_format="%.10g", lineterminator="\n")
+    return csv_text(frame.assign(protocol=protocol))
 
 
 FORMS = {"md": markdown, "tex": latex, "csv": csv}

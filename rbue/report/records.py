@@ -18,9 +18,8 @@ MEASURES = [*SCORES, "train_seconds", "time_ratio", "parameters"]
 MEASURES += ["peak_train_bytes", "peak_evaluate_bytes", "test_ms_per_image"]
 FLAGS = ["corrupted", "listed", "shared", "on_cpu", "by_step", "other_code"]
 NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
-IDENTITY = ["corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "hyperparameter"]
-COLUMNS = [*NETWORK, *IDENTITY, "hyperparameters"]
-COLUMNS += ["passes", "images", *MEASURES, "shared", "on_cpu", "by_step", "other_code"]
+COLUMNS = [*NETWORK, "corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "hyperparameter"]
+COLUMNS += ["hyperparameters", "passes", "images", *MEASURES, "shared", "on_cpu", "by_step", "other_code"]
 COLUMNS += ["machine", "hardware", "precision", "torch", "commit", "origin", "result"]
 
 

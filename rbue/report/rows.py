@@ -49,10 +49,14 @@ def by_protocol(name):
     return [*FULL, name].index(name), name
 
 
+def name_order(name):
+    """Return the sort key of a dataset or a network: the paper's come first, in its order, then others by name."""
+    return [*DATASETS, *ARCHS, name].index(name), name
+
+
 def paper_order(place):
-    """Return a sort key: the paper's datasets and networks first, in its order; others by name."""
-    order = {name: i for i, name in enumerate([*DATASETS, *ARCHS])}
-    return [(order.get(name, len(order)), name) for name in place]
+    """Return the sort key of several names, such as a dataset and a network."""
+    return [name_order(name) for name in place]
 
 
 def in_order(labels):

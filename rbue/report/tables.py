@@ -81,7 +81,7 @@ def by_network(tables):
 
 def count_measured(networks):
     """Count the paper's cells that are measured under any protocol, of networks as `by_network` returns them."""
-    papers = [each for (_, arch), each in networks.items() if arch in ARCHS]
+    papers = [each for (dataset, arch), each in networks.items() if dataset in DATASETS and arch in ARCHS]
     return sum(len(set().union(*(cells.row[cells.n > 0] for cells in each.values()))) for each in papers)
 
 
@@ -99,12 +99,12 @@ def headline_text(dataset, arch, protocols):
     return f"{dataset_name(dataset)}, {arch_name(arch)}: {', '.join(parts)}"
 
 
-def side_by_side(protocols, metrics=None):
+def side_by_side(protocols, metrics=HEADLINE):
     """Return columns and cells of the headline's metrics: the paper's, then ours under each protocol (one of which is
     called `paper`). Columns without any number are left out."""
     known, cells, first = {column.key: column for column in BESIDE_PAPER}, beside(protocols), next(iter(protocols))
     columns = []
-    for metric in metrics or HEADLINE:
+    for metric in metrics:
         if printed := known.get(f"paper_{metric}"):
             columns.append(printed.of(first, printed.group, "printed"))
         ours = known[f"ours_{metric}"]
@@ -126,8 +126,13 @@ def put_between(readme, begin, end, text):
 
 
 def csv(table):
-    """Return tidy CSV, one row per cell, with ten digits, so that two machines write the same bytes."""
-    return table.cells.to_csv(index=False, float_format="%.10g", lineterminator="\n")
+    """Return tidy CSV, one row per cell."""
+    return csv_text(table.cells)
+
+
+def csv_text(frame):
+    """Return a frame as CSV with ten digits, so that two machines write the same bytes."""
+    return frame.to_csv(index=False, float_format="%.10g", lineterminator="\n")
 
 
 FORMS = {"md": markdown, "tex": latex, "csv": csv}

@@ -9,6 +9,7 @@ from rbue.report.columns import (
     count,
     decimals,
     duration,
+    from_to,
     hours,
     memory,
     milliseconds,
@@ -237,8 +238,7 @@ def far_text(cells):
     told = []
     for metric, name in (("accuracy", "accuracy"), ("ece", "ECE")):
         if gaps := [apart for kind, _, apart in cells if kind == metric]:
-            ends = dict.fromkeys(FAR[metric][1].format(end) for end in (min(gaps), max(gaps)))
-            told.append(f"{name} of {len(gaps)} cells ({' to '.join(ends)})")
+            told.append(f"{name} of {len(gaps)} cells ({from_to(gaps, FAR[metric][1].format)})")
     return " and ".join(told)
 
 

@@ -17,9 +17,8 @@ ledger      all claims with their verdicts
 text        the ledger as cards, as Markdown and for a terminal
 """
 
-from rbue.report.claims.ledger import Entry, build
+from rbue.report.claims.ledger import build
 from rbue.report.claims.numbers import our_frames
-from rbue.report.claims.rules import Verdict
 from rbue.report.claims.text import cards, markdown, summary
 
-__all__ = ["Entry", "Verdict", "build", "cards", "markdown", "our_frames", "summary"]
+__all__ = ["build", "cards", "markdown", "our_frames", "summary"]

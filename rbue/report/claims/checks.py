@@ -145,12 +145,11 @@ def on_par(metric):
     Accuracy is printed with more digits than 10,000 images can resolve, ECE with fewer.
     """
 
+    compare = significantly_better if kind(metric) == "accuracy" else better
+
     def judge(*cells):
-        found = best_against(metric, len(cells) - 1)(*cells)
-        if kind(metric) != "accuracy":
-            return same_unless(found["outcome"] < 0, found)
-        gap = best(metric, cells[:-1]) - cells[-1]
-        return same_unless(found["beyond"] < 0, found | {"p": gap.chance})
+        found = compare(metric)(best(metric, cells[:-1]), cells[-1])
+        return same_unless(found["outcome"] < 0, found)
 
     return judge
 
@@ -164,9 +163,9 @@ def same_unless(differs, found):
 def unaffected(metric):
     """Judge whether there is no difference beyond rounding and noise, in either direction."""
 
-    def judge(own, *others):
-        found = better(metric)(own, *others)
-        return same_unless(found["beyond"], found | {"p": (own - best(metric, others)).chance})
+    def judge(*cells):
+        found = significantly_better(metric)(*cells)
+        return same_unless(found["outcome"], found)
 
     return judge
 
@@ -265,11 +264,6 @@ def on(datasets, check):
 def aside(check):
     """Print the check as evidence only: the verdict does not depend on it."""
     return lambda numbers, places: (replace(item, aside=True) for item in check(numbers, places))
-
-
-def steps(names):
-    """Neighbours in the paper's order: a claim that something grows is checked step by step."""
-    return list(zip(names, list(names)[1:], strict=False))
 
 
 def concordance(rows, cause, effect):

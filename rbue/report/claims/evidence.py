@@ -6,6 +6,7 @@ from itertools import groupby
 
 from rbue.report.claims.checks import NAMES, VERSUS, group_by
 from rbue.report.claims.numbers import kind
+from rbue.report.columns import from_to
 from rbue.report.rows import ARCHS, DATASETS, paper_order
 
 NOISY = ("accuracy", "ece", "dis")  # shares of test images, so one run gives their standard error
@@ -137,8 +138,7 @@ def span(items):
     values = [item.shown for item in items if item.shown is not None]
     if not values:
         return ""
-    low, high = (items[0].form.format(value + 0.0) for value in (min(values), max(values)))
-    return low if low == high else f"{low.removesuffix(' pp')} to {high}"
+    return from_to(values, lambda value: items[0].form.format(value + 0.0)).replace(" pp to ", " to ")
 
 
 def beyond(items):
@@ -216,9 +216,7 @@ def places_text(places):
 def seeds_text(items, numbers):
     """Return 'n = 1' or 'n = 1 to 3', the number of seeds behind the cells."""
     counts = [numbers.n[key] for item in items if item.outcome is not None for key in item.keys]
-    if not counts:
-        return ""
-    return f"n = {min(counts)}" + (f" to {max(counts)}" if min(counts) < max(counts) else "")
+    return f"n = {from_to(counts)}" if counts else ""
 
 
 def judged_text(items):

@@ -55,9 +55,8 @@ def on_ours(claim, ours):
 def wherever_measured(predicate, numbers):
     """Decide within the claim's scope. If nothing there is measured, ask the same question where it can be asked."""
     items = list(predicate.check(numbers, predicate.scope))
-    outside = [place for place in numbers.places if place not in predicate.scope]
-    if measured(items) or not predicate.transfers or not outside:
-        return decide(items, predicate.rule, numbers)
+    transferred = predicate.transfers and not measured(items)
+    outside = [place for place in numbers.places if transferred and place not in predicate.scope]
     there = [place for place in outside if measured(predicate.check(numbers, [place]))]
     if not there:
         return decide(items, predicate.rule, numbers)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rbue.report.claims import special
 from rbue.report.claims.checks import (
     CONDITION,
+    agree,
     aside,
     at,
     at_least,
@@ -218,7 +219,13 @@ DIVERSITY_AND_POSITION = {
     "P1": claim([TINY_DENSE], each_part, each([ALL_LAYERS], [LAST, FIRST], "ece", "mean_jsd", part="all layers' {}")),
     "P2": claim([TINY_DENSE], every, each([LAST, FIRST], [ALL_LAYERS], "time", part="one layer's {}")),
     "P3": claim(EVERYWHERE, degree, special.extra_time_grows, transfers=False),
-    "P4": claim([TINY_DENSE], every, special.position_is_main, ours=False),
+    "P4": claim(  # Table 6's 'All Layers' and Table 3's MC-DropReLU(0.8) are the same run
+        [TINY_DENSE],
+        every,
+        each([ALL_LAYERS], [Q8], *QUALITY, judge=lambda _: agree, part="same {}", words=CONDITION),
+        ratio([ALL_LAYERS], [Q8], "time", within(SAME_TIME), "same {}"),
+        ours=False,
+    ),
     "P5": claim(EVERYWHERE, balance, each(DROPRELU, [RRELU], *QUALITY)),
     "P6": claim(
         [C10],

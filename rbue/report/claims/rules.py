@@ -137,10 +137,6 @@ def by_part(items):
     return group_by((item for item in items if not item.aside), lambda item: item.part)
 
 
-def measured_of(items):
-    return [item for item in items if item.outcome is not None]
-
-
 def filled(parts, outcome):
     """Return the parts with every missing comparison decided one way, beyond chance.
 
@@ -159,11 +155,6 @@ def corrected(items):
     return [item if stands.get(k, True) else item.by_chance for k, item in enumerate(items)]
 
 
-def is_enough(grades):
-    """Whether at least half of the comparisons of every part are measured."""
-    return not any(grade.is_thin for grade in grades)
-
-
 def cannot_hold(parts, rule):
     """Whether no missing comparison can change the verdict, and the verdict is not that the claim holds."""
     best, worst = (rule(filled(parts, outcome)) for outcome in (1, -1))
@@ -174,10 +165,11 @@ def decide(items, rule, numbers, where="", words=OURS):
     """Return the verdict on one claim."""
     items = corrected(list(items))
     parts = by_part(items)
-    there = {part: measured_of(each) for part, each in parts.items()}
+    there = {part: [item for item in each if item.outcome is not None] for part, each in parts.items()}
     so_far = rule(there) if any(there.values()) else NOT_TESTED
     grades = [Graded(p, rule.grade(found) if found else NOT_TESTED, found, len(parts[p])) for p, found in there.items()]
-    status = so_far if is_enough(grades) or cannot_hold(parts, rule) else NOT_TESTED
+    too_few = any(grade.is_thin for grade in grades)
+    status = NOT_TESTED if too_few and not cannot_hold(parts, rule) else so_far
     return Verdict(
         words[status],
         reason(grades, status, strict=rule is every, papers=words is PAPERS),

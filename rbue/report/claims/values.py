@@ -21,8 +21,9 @@ A claim makes many such comparisons: `holm` finds those that chance does not exp
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import copysign, hypot, inf, isnan, sqrt
+from math import copysign, hypot, inf, isnan
 
+import numpy as np
 from scipy.special import ndtr, stdtr, stdtrit  # scipy.stats takes a second to import
 
 from rbue.report.bootstrap import Sampling
@@ -105,8 +106,8 @@ class Value:
 
 
 def binomial(share, images):
-    """Standard error of a share of the test images."""
-    return sqrt(max(share * (1 - share), 0) / images)
+    """Standard error of a share of the test images, or of several shares."""
+    return np.sqrt(np.maximum(share * (1 - share), 0) / images)
 
 
 def holm(ps):

@@ -21,10 +21,10 @@ from rbue.report.figures import (
     samples,
     variance,
 )
-from rbue.report.figures.frames import Network, left_out, networks
+from rbue.report.figures.frames import left_out, networks
 from rbue.runs.places import COMMAND
 
-__all__ = ["FIGURES", "Network", "draw", "draw_general", "grids", "left_out", "makes", "networks"]
+__all__ = ["FIGURES", "draw", "draw_general", "grids", "left_out", "makes", "networks"]
 
 FIGURES = {  # title → f(network, folder), which returns the written paths; none if no run has the data
     "corruption box plots": corruptions.draw,

@@ -8,7 +8,7 @@ from itertools import pairwise, product
 import numpy as np
 from matplotlib.patches import Circle
 
-from rbue.report.figures.style import COLOURS, INK, WIDTH, canvas, save, styled, write_csv
+from rbue.report.figures.style import COLOURS, INK, WIDTH, canvas, save, styled
 
 LOOKS = {"ReLU": (INK, "(a) ReLU"), "DropReLU": (COLOURS["dropreLU"], "(b) DropReLU, q = {q:g}")}
 LOOKS["RReLU"] = (COLOURS["rrelu"], "(c) RReLU, slope in [{l:.3g}, {u:.3g}]")
@@ -80,8 +80,5 @@ def networks(frame):
 
 def draw(frame, hyperparameters, out):
     """Write <out>/activations and <out>/activations-network, from one row per (layer, draw, x)."""
-    return [
-        *save(curves(frame, hyperparameters), out / "activations"),
-        *save(networks(frame), out / "activations-network"),
-        write_csv(frame, out / "activations.csv"),
-    ]
+    shown = save(curves(frame, hyperparameters), out / "activations", frame)
+    return [*shown, *save(networks(frame), out / "activations-network")]

@@ -31,15 +31,17 @@ def twin(result):
     other, own = result.twin, result.metrics
     if not other:
         return None
-    scores = {key: own.get(key) for key in ("ece", "nll")} | {f"twin_{key}": other.get(key) for key in ("ece", "nll")}
-    times = {"ms": result.test_ms_per_image, "twin_ms": other.get("ms_per_image")}
-    ratio = times["ms"] / times["twin_ms"] if all(times.values()) else None
-    return scores | times | {
+    ms, twin_ms = result.test_ms_per_image, other.get("ms_per_image")
+    return {
+        **{key: own.get(key) for key in ("ece", "nll")},
+        **{f"twin_{key}": other.get(key) for key in ("ece", "nll")},
+        "ms": ms,
+        "twin_ms": twin_ms,
         "accuracy": 100 * own["accuracy"],
         "twin_accuracy": 100 * other.get("accuracy", float("nan")),
-        "cost": ratio,
+        "cost": ms / twin_ms if ms and twin_ms else None,
         "passes": result.passes,
-    }  # fmt: skip
+    }
 
 
 TWIN = [
@@ -54,12 +56,11 @@ TWIN = [
     number("ours_twin_ms", "ms/image", "noise off", milliseconds),
     number("ours_cost", "Cost, samples / noise off", "", factor),
 ]
-TWIN_NOTES = [
+TWIN_NOTE = (
     "Noise off: one pass with the same weights, in which its mean replaces every random quantity. For negative inputs, "
     "this is a slope of 1 − q (DropReLU) or (l + u) / 2 (RReLU). There is no dropout. SVI has its posterior's means. "
-    "A dash means that a time is unknown.",
-    SEEDS,
-]
+    "A dash means that a time is unknown."
+)
 
 
 # --- temperature scaling ----------------------------------------------------------------------------------------------
@@ -80,12 +81,11 @@ SCALED = [
     seeded("after_nll", "NLL", "after", three),
     seeded("temperature", "Temperature", "", percent),
 ]
-SCALED_NOTES = [
+SCALED_NOTE = (
     "One temperature divides the logarithm of the mean prediction. We fit it by NLL on one half of the test set and "
     "evaluate it on the other half, and vice versa, since we keep no images for validation. A temperature above 1 "
-    "means that the network was overconfident. If one half has no mistake, the temperature stays 1.",
-    SEEDS,
-]
+    "means that the network was overconfident. If one half has no mistake, the temperature stays 1."
+)
 
 
 # --- OOD images -------------------------------------------------------------------------------------------------------
@@ -106,10 +106,7 @@ OOD = [
     seeded("entropy_out", "Entropy, nats", "OOD", three),
     number("ours_images", "Images", "", count),
 ]
-OOD_NOTES = [
-    "AUROC: how well predictive entropy detects out-of-distribution (OOD) images. 1 is perfect, 0.5 is chance.",
-    SEEDS,
-]
+OOD_NOTE = "AUROC: how well predictive entropy detects out-of-distribution (OOD) images. 1 is perfect, 0.5 is chance."
 
 # --- from stored predictions ------------------------------------------------------------------------------------------
 
@@ -137,14 +134,13 @@ MORE = [
     seeded("aupr", "OOD images", "AUPR", three),
     seeded("fpr95", "OOD images", "FPR95", three),
 ]
-MORE_NOTES = [
+MORE_NOTE = (
     "These scores are computed from `predictions.npz`. The four ECEs use bins of equal width, as in the tables; bins "
     "with equally many images; bins within each predicted class; and the paper's literal formula, which bins by the "
     "true class's score and is not a calibration error (see `rbue/runs/predictions.py`). AURC is the error on the "
     "least uncertain images, averaged over the number of images kept. Predictive entropy detects mistakes and OOD "
-    "images.",
-    SEEDS,
-]
+    "images."
+)
 
 # --- corruptions of the user's own ------------------------------------------------------------------------------------
 
@@ -172,17 +168,14 @@ OWN_TYPES = [
     *(seeded(f"accuracy_{k}", "Accuracy, %", f"severity {k}", percent) for k in range(1, 6)),
     *(seeded(f"ece_{k}", "ECE", f"severity {k}", three) for k in range(1, 6)),
 ]
-OWN_TYPES_NOTES = [
-    "Corruptions that the user registered. Box plots and averages use only the 19 types of the paper.",
-    SEEDS,
-]
+OWN_TYPES_NOTE = "Corruptions that the user registered. Box plots and averages use only the 19 types of the paper."
 
-TABLES = {  # file → (title, function of a result, columns, notes)
-    "twins": ("One pass instead of many", twin, TWIN, TWIN_NOTES),
-    "temperature": ("Before and after temperature scaling", scaled, SCALED, SCALED_NOTES),
-    "scores": ("More scores", more_scores, MORE, MORE_NOTES),
-    "ood": ("Out-of-distribution images", out_of_distribution, OOD, OOD_NOTES),
-    "own-corruptions": ("Corruptions beyond the 19", None, OWN_TYPES, OWN_TYPES_NOTES),
+TABLES = {  # file → (title, function of a result, columns, note)
+    "twins": ("One pass instead of many", twin, TWIN, TWIN_NOTE),
+    "temperature": ("Before and after temperature scaling", scaled, SCALED, SCALED_NOTE),
+    "scores": ("More scores", more_scores, MORE, MORE_NOTE),
+    "ood": ("Out-of-distribution images", out_of_distribution, OOD, OOD_NOTE),
+    "own-corruptions": ("Corruptions beyond the 19", None, OWN_TYPES, OWN_TYPES_NOTE),
 }
 
 
@@ -198,20 +191,15 @@ def numbers(network, name):
 
 def grid(network, name):
     """Return the table, or None without data."""
-    title, _, columns, notes = TABLES[name]
+    title, _, columns, note = TABLES[name]
     frame = numbers(network, name)
     if frame.empty:
         return None
-    columns, notes = (columns, notes) if name != "scores" else with_own_metrics(network)
-    columns = [column for column in (METHOD, *columns) if column.key in frame]  # a dataset may have no OOD images
-    return Grid(f"{title}: {network.title()}", columns, frame.to_dict("records"), notes)
-
-
-def with_own_metrics(network):
-    """The columns and notes of the scores, with a column for each metric of the user's own that a result has."""
-    names = sorted({name for result in network.clean.result for name in own_metrics(result)})
-    told = [f"Registered by the user, from `result.json`: {', '.join(names)}."] if names else []
-    return [*MORE, *(seeded(name, name, "", three) for name in names)], [*MORE_NOTES, *told]
+    own = sorted({m for result in network.clean.result for m in own_metrics(result)}) if name == "scores" else []
+    columns = [METHOD, *columns, *(seeded(metric, metric, "", three) for metric in own)]
+    columns = [column for column in columns if column.key in frame]  # a dataset may have no OOD images
+    told = [f"Registered by the user, from `result.json`: {', '.join(own)}."] if own else []
+    return Grid(f"{title}: {network.title()}", columns, frame.to_dict("records"), [note, SEEDS, *told])
 
 
 def grids(network):

@@ -33,9 +33,10 @@ def load(network):
     runs = network.corrupted[tested.astype(bool)]
     runs = most_passes(runs.assign(source=[result.corruptions.source for result in runs.result]), [*RUN, "source"])
     parts = [levels(run.result).assign(**{key: getattr(run, key) for key in WHO}) for run in runs.itertuples()]
-    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    # a run with corruptions=auto may repeat one with corruptions=generated
-    return frame.drop_duplicates([*RUN, "source", "type", "severity"]) if len(frame) else frame
+    if not parts:
+        return pd.DataFrame()
+    frame = pd.concat(parts, ignore_index=True)
+    return frame.drop_duplicates([*RUN, "source", "type", "severity"])  # a run of `auto` may repeat one of `generated`
 
 
 def six(frame, dataset):
@@ -47,7 +48,7 @@ def six(frame, dataset):
 
 def shared_types(frame):
     """Return the types that all runs have: quartiles over different sets of types cannot be compared."""
-    runs = frame[frame.severity > 0].groupby(["row", "seed"]).type.unique()
+    runs = frame[frame.severity > 0].groupby(RUN).type.unique()
     return sorted(set.intersection(*map(set, runs))) if len(runs) else []
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.colors import LogNorm
 
+from rbue.report.claims.scopes import DE, P2, P5, Q8, Q95, RRELU, SVI
 from rbue.report.columns import METHOD, MISSING, Column, Grid, decimals, number
 from rbue.report.figures.frames import picked
 from rbue.report.figures.style import INK, WIDTH, head, narrow, panel_grid, save, styled, write_csv, write_text
@@ -14,16 +15,7 @@ from rbue.report.paper import read_paper
 from rbue.report.records import over_pairs, over_seeds, pairs
 from rbue.report.rows import METHODS, in_order, labelled
 
-# The panels are in the paper's order.
-PANELS = [
-    "Deep Ensemble(4)",
-    "SVI",
-    "MC-RReLU",
-    "MC-Dropout(0.2)",
-    "MC-Dropout(0.5)",
-    "MC-DropReLU(0.8)",
-    "MC-DropReLU(0.95)",
-]
+PANELS = [DE, SVI, RRELU, P2, P5, Q8, Q95]  # in the paper's order
 MEASURES = {  # measure → (what the cells show, their unit)
     "jsd": ("Jensen–Shannon divergence between samples or members, in thousandths of a nat", 1e-3),
     "dis": ("Test images for which two samples or members predict different classes, in %", 1e-2),

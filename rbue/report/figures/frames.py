@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from rbue.report.claims.values import binomial
+from rbue.report.columns import from_to
 from rbue.report.records import NETWORK, everywhere, over_seeds
 from rbue.report.rows import LABELS, by_protocol
 from rbue.report.text import arch_name, dataset_name
@@ -61,6 +63,13 @@ def picked(network, pick):
     return pd.DataFrame([{"row": run.row, "method": run.method, "seed": run.seed} | numbers for run, numbers in found])
 
 
+def stacked(network, pick):
+    """Return the frames that `pick(result)` returns for clean runs below each other, with row, method and seed."""
+    found = [(run, frame) for run in network.clean.itertuples() if (frame := pick(run.result)) is not None]
+    parts = [frame.assign(row=run.row, method=run.method, seed=run.seed) for run, frame in found]
+    return pd.concat(parts) if parts else pd.DataFrame()
+
+
 def methods_of(runs):
     """Return (row, method) pairs in the paper's order."""
     return list(runs[["row", "method"]].drop_duplicates().itertuples(index=False, name=None))
@@ -79,8 +88,8 @@ def with_errors(runs, key):
 
     Test images add a binomial error, which also bounds that of an ECE; several seeds add std/√n.
     """
-    share = runs.accuracy / 100
-    frame = over_seeds(runs.assign(noise=np.sqrt(share * (1 - share) / runs.images)), key, ["accuracy", "ece", "noise"])
+    noise = binomial(runs.accuracy / 100, runs.images)
+    frame = over_seeds(runs.assign(noise=noise), key, ["accuracy", "ece", "noise"])
     for metric, unit in (("accuracy", 100), ("ece", 1)):
         seeds = frame[f"std_{metric}"].fillna(0) / np.sqrt(frame.n)
         frame[f"se_{metric}"] = np.hypot(unit * frame.ours_noise, seeds)
@@ -89,5 +98,4 @@ def with_errors(runs, key):
 
 def count_text(counts, noun="seed"):
     """Format as `1 seed`, or `1 to 3 seeds` if rows differ, so that a figure never hides it."""
-    low, high = min(counts), max(counts)
-    return f"{low} {noun}{'s' if low > 1 else ''}" if low == high else f"{low} to {high} {noun}s"
+    return f"{from_to(counts)} {noun}{'s' if max(counts) > 1 else ''}"

@@ -14,11 +14,11 @@ from matplotlib.ticker import MaxNLocator
 
 from rbue.methods import draws_samples
 from rbue.report.cells import paper_cells
-from rbue.report.claims.values import Z
+from rbue.report.claims.values import Z, binomial
 from rbue.report.figures import beyond, samples
 from rbue.report.figures.corruptions import six
 from rbue.report.figures.frames import count_text, methods_of, networks, with_errors
-from rbue.report.figures.style import INK, WIDTH, canvas, head, look_of, plain_ticks, save, styled, write_csv
+from rbue.report.figures.style import INK, WIDTH, canvas, head, look_of, plain_ticks, save, styled
 from rbue.report.paper import HALF, PAPERS_IMAGES
 from rbue.report.records import KEY, NETWORK, in_tables
 from rbue.report.rows import ARCHS, DATASETS, FULL, METHODS, PROPOSED_METHODS, by_protocol, in_order, paper_order
@@ -44,8 +44,7 @@ def compared(records, paper_dir):
     """
     ours = with_errors(records[in_tables(records) & records.protocol.isin(FULL)], [*KEY, "method"])
     cells = ours.merge(paper_cells(paper_dir)[[*PLACE, "row", *DIFFERENCES]], on=[*PLACE, "row"])
-    share = cells.accuracy / 100
-    noise = np.sqrt(share * (1 - share) / PAPERS_IMAGES)
+    noise = binomial(cells.accuracy / 100, PAPERS_IMAGES)
     for metric, unit in (("accuracy", 100), ("ece", 1)):
         cells[f"diff_{metric}"] = cells[f"ours_{metric}"] - cells[metric]
         cells[f"half_{metric}"] = HALF[metric] + Z * np.hypot(cells[f"se_{metric}"], unit * noise)
@@ -116,7 +115,7 @@ def scaled(network, curves):
 # --- draw -------------------------------------------------------------------------------------------------------------
 
 
-SHAPES = {**dict(zip(ARCHS, "s^D", strict=True)), "resnet18": "o"}
+SHAPES = dict(zip(ARCHS, "soD", strict=True))
 FILLINGS = dict(zip(DATASETS, ("full", "none", "left"), strict=True))
 FILLED = {"full": "filled", "none": "hollow", "left": "half filled"}
 
@@ -243,13 +242,6 @@ def draw(records, paper_dir, out):
     frame = costs(network) if network else pd.DataFrame()
     if cells.empty and frame.empty:
         return []
-    numbers = pd.concat([cells.assign(kind="printed"), frame.assign(**place_of(network))])
-    out = Path(out)
-    return [
-        *save(picture(cells, network, frame), out / "headline", readme=True),
-        write_csv(numbers, out / "headline.csv"),
-    ]
-
-
-def place_of(network):
-    return {key: getattr(network, key) for key in NETWORK} if network else {}
+    place = {key: getattr(network, key) for key in NETWORK} if network else {}
+    numbers = pd.concat([cells.assign(kind="printed"), frame.assign(**place)])
+    return save(picture(cells, network, frame), Path(out) / "headline", numbers, readme=True)

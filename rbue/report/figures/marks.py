@@ -142,12 +142,8 @@ def look(artist):
     """Return what distinguishes two lines, or None."""
     if not isinstance(artist, Line2D):
         return None
-    return (
-        to_hex(artist.get_color()),
-        artist.get_marker(),
-        artist.get_linestyle(),
-        to_hex(artist.get_markerfacecolor(), keep_alpha=True),
-    )
+    face = to_hex(artist.get_markerfacecolor(), keep_alpha=True)
+    return to_hex(artist.get_color()), artist.get_marker(), artist.get_linestyle(), face
 
 
 def colour(artist):

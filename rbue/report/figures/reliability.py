@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from rbue.report.figures import style
-from rbue.report.figures.frames import count_text, methods_of
+from rbue.report.figures.frames import count_text, methods_of, stacked
 from rbue.report.records import over_seeds
 from rbue.report.rows import PROPOSED_METHODS
 
@@ -18,12 +18,12 @@ DRAWN = 50  # percent of the images; beyond, a handful of mistakes is left, and 
 
 def load(network, key):
     """Return one row per run and entry of the result's columns under `key`."""
-    parts = [
-        pd.DataFrame(vars(columns), dtype=float).assign(row=run.row, method=run.method, seed=run.seed)
-        for run in network.clean.itertuples()
-        if (columns := getattr(run.result, key))
-    ]
-    return pd.concat(parts).reset_index(names="bin") if parts else pd.DataFrame()
+
+    def entries(result):
+        columns = getattr(result, key)
+        return pd.DataFrame(vars(columns), dtype=float) if columns else None
+
+    return stacked(network, entries).reset_index(names="bin")
 
 
 def bins(frame):

@@ -5,11 +5,13 @@ Milliseconds are measured for all passes together and for one pass without noise
 difference equally.
 """
 
+from itertools import product
+
 import pandas as pd
 from matplotlib.lines import Line2D
 
 from rbue.report.figures import style
-from rbue.report.figures.frames import count_text, methods_of
+from rbue.report.figures.frames import count_text, methods_of, stacked
 from rbue.report.records import over_seeds
 
 SCORES = list(style.METRICS)
@@ -18,18 +20,18 @@ COSTS = {"samples": "Passes: samples or members", "ours_ms": "Milliseconds per i
 
 def load(network):
     """Return one row per (run, number of samples), accuracy in percent; a run with one pass counts as one sample."""
-    parts = []
-    for run in network.clean.itertuples():
-        columns = run.result.by_samples
-        if not columns and run.passes == 1:
-            columns = {"samples": [1], **{score: [run.result.metrics.get(score)] for score in SCORES}}
-        if columns:
-            kinds = {"samples": int} | dict.fromkeys(SCORES, float)  # a score that the result lacks is None
-            part = pd.DataFrame(columns)[list(kinds)].astype(kinds)
-            part["ms"] = milliseconds(run.result, part.samples)
-            parts.append(part.assign(row=run.row, method=run.method, seed=run.seed))
-    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    return frame if frame.empty else frame.assign(accuracy=100 * frame.accuracy)
+    return stacked(network, by_samples)
+
+
+def by_samples(result):
+    columns = result.by_samples
+    if not columns and result.passes == 1:
+        columns = {"samples": [1], **{score: [result.metrics.get(score)] for score in SCORES}}
+    if not columns:
+        return None
+    kinds = {"samples": int} | dict.fromkeys(SCORES, float)  # a score that the result lacks is None
+    frame = pd.DataFrame(columns)[list(kinds)].astype(kinds)
+    return frame.assign(accuracy=100 * frame.accuracy, ms=milliseconds(result, frame.samples))
 
 
 def milliseconds(result, samples):
@@ -90,29 +92,17 @@ def untimed_text(numbers):
     return f"\ntest time unknown: {', '.join(rows)}" if rows else ""
 
 
-def plot(axis, numbers, cost, metric, looks):
-    """Plot curves, with a band of one standard deviation if there are several seeds."""
-    ours, std = f"ours_{metric}", f"std_{metric}"
-    for row, curve in numbers.groupby("row", sort=False):
+def panel(axis, numbers, cost, metric, looks):
+    """Draw the curves that end within one frame, with a band of one standard deviation if there are several seeds."""
+    inside, ours = split(numbers, metric)[0], f"ours_{metric}"
+    for row, curve in inside.groupby("row", sort=False):
         axis.plot(curve[cost], curve[ours], **looks[row])
-        style.band(axis, curve[cost], curve[ours], curve[std], looks[row])
-    for single in numbers[one_pass(numbers)].itertuples():
+        style.band(axis, curve[cost], curve[ours], curve[f"std_{metric}"], looks[row])
+    for single in inside[one_pass(inside)].itertuples():
         look = {"color": looks[single.row]["color"], "linewidth": 0.9, "linestyle": ":"}
         axis.axhline(getattr(single, ours), label=single.row, **look)
-
-
-def panel(axis, numbers, cost, metric, looks):
-    """Draw the curves that end within one frame."""
-    inside, _ = split(numbers, metric)
-    plot(axis, inside, cost, metric, looks)
-    axis.set(xscale="log", ylim=style.limits(inside[f"ours_{metric}"]))
-
-
-def panels_row(axes, numbers, cost, looks):
-    for axis, (metric, name) in zip(axes, style.METRICS.items(), strict=True):
-        panel(axis, numbers, cost, metric, looks)
-        axis.set(ylabel=name, xlabel=COSTS[cost])
-        style.plain_ticks(axis.xaxis)
+    axis.set(xscale="log", ylim=style.limits(inside[ours]), xlabel=COSTS[cost], ylabel=style.METRICS[metric])
+    style.plain_ticks(axis.xaxis)
 
 
 @style.styled
@@ -121,8 +111,8 @@ def panels(numbers, title):
     costs = [cost for cost in COSTS if numbers[cost].notna().any()]
     figure, axes = style.canvas(style.WIDTH, 2.7 * len(costs) + 1.3, nrows=len(costs), ncols=3, squeeze=False)
     looks = style.lines_of(methods_of(numbers))
-    for line, cost in zip(axes, costs, strict=True):
-        panels_row(line, numbers[numbers[cost].notna()], cost, looks)
+    for axis, (cost, metric) in zip(axes.flat, product(costs, style.METRICS), strict=True):
+        panel(axis, numbers[numbers[cost].notna()], cost, metric, looks)
     style.head(figure, title + dotted_text(numbers) + untimed_text(numbers) + outside_text(numbers))
     shown = {row: Line2D([], [], **look) for row, look in looks.items() if row in drawn_rows(numbers)}
     style.legend_below(figure, shown.values(), shown, 4)

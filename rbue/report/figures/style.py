@@ -11,6 +11,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from rbue import methods
 from rbue.report.figures.svg import svg
 from rbue.report.rows import METHODS
+from rbue.report.tables import csv_text
 
 
 class Looks(dict):
@@ -159,10 +160,7 @@ def save(figure, path, numbers=None, photographs=False, readme=False):
 
 
 def write_csv(frame, path):
-    """Write a CSV with ten digits, so that two machines write the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(path, index=False, float_format="%.10g", lineterminator="\n")
-    return path
+    return write_text(csv_text(frame), path)
 
 
 def write_text(text, path):

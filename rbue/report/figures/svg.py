@@ -233,7 +233,8 @@ class Renderer(RendererBase):
     def segments(self, gc, path, transform, filled):
         box = gc.get_clip_rectangle()
         box = box and box.transformed(self.flip)
-        return clipped((transform + self.flip).transform_path(path), box and ordered(box), filled)
+        box = box and Bbox([box.min, box.max])  # the flip has exchanged its corners
+        return clipped((transform + self.flip).transform_path(path), box, filled)
 
     def shape_at(self, gc, path, transform, look):
         """Return one point of a scatter plot, unless it is out of sight."""
@@ -344,11 +345,6 @@ def clipped(path, box, filled):
     if filled and not holds(box, path):
         path = path.clip_to_bbox(box)
     return path.iter_segments(clip=None if filled else box.padded(0.1).extents, simplify=False)
-
-
-def ordered(box):
-    """Return the box with its lower corner first, after a flip."""
-    return Bbox.from_extents(box.xmin, box.ymin, box.xmax, box.ymax)
 
 
 def holds(box, path):

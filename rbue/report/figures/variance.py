@@ -10,7 +10,7 @@ import pandas as pd
 from rbue.report import simulation
 from rbue.report.columns import Column, Grid, count, decimals, number, shown, times, words
 from rbue.report.figures import style
-from rbue.report.figures.frames import count_text, picked
+from rbue.report.figures.frames import count_text, stacked
 from rbue.report.figures.style import write_text
 from rbue.report.records import over_seeds
 
@@ -29,16 +29,12 @@ DRAWN = {"color": style.COLOURS["dropreLU"], "linestyle": "none", "marker": "o",
 
 def over_q():
     """Return one row per q: the same standard normal inputs through DropReLU and through dropout at p = 1 − q."""
-    x, rows = simulation.inputs(), []
-    for q in Q:
-        drawn = simulation.simulate(x, q, simulation.dropreLU)
-        both = {
-            "closed": simulation.exact(x, q),
-            "paper": simulation.printed(x, q),
-            "dropout": simulation.exact_dropout(x, q),
-        }
-        rows.append({"q": q, **both, "monte_carlo": drawn.variance, "monte_carlo_se": drawn.se})
-    return pd.DataFrame(rows)
+    x = simulation.inputs()
+    drawn = [simulation.simulate(x, q, simulation.dropreLU) for q in Q]
+    formulas = {"closed": simulation.exact, "paper": simulation.printed, "dropout": simulation.exact_dropout}
+    computed = {name: [variance(x, q) for q in Q] for name, variance in formulas.items()}
+    simulated = {"monte_carlo": [each.variance for each in drawn], "monte_carlo_se": [each.se for each in drawn]}
+    return pd.DataFrame({"q": Q} | computed | simulated)
 
 
 def terms(q):
@@ -128,9 +124,7 @@ def draw_over_q(out):
 
 def load(network):
     """Return one row per (run, layer) of every trained DropReLU network."""
-    frame = picked(network, lambda result: {"layers": result.variance} if result.variance else None)
-    parts = [pd.DataFrame(map(vars, run.layers)).assign(row=run.row, seed=run.seed) for run in frame.itertuples()]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return stacked(network, lambda result: pd.DataFrame(map(vars, result.variance)) if result.variance else None)
 
 
 def layers(frame):

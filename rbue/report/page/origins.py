@@ -1,7 +1,7 @@
 """How the numbers were made: protocols, coverage, speed, and one line per run."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import pandas as pd
@@ -12,7 +12,7 @@ from rbue.report.page.markup import slug, table
 from rbue.report.page.pictures import benchmark_picture
 from rbue.report.page.suite import links
 from rbue.report.records import commit
-from rbue.report.rows import ARCHS, DATASETS, FULL, HYPERPARAMETER, LABELS, NAMES, ROWS, paper_order
+from rbue.report.rows import ARCHS, DATASETS, FULL, HYPERPARAMETER, LABELS, NAMES, ROWS, name_order
 from rbue.report.text import arch_name, dataset_name
 from rbue.runs.compose import canonical
 
@@ -42,13 +42,9 @@ def protocols(suite):
     found = suite.runs[~suite.runs.corrupted].groupby("protocol").dataset.unique().items()
     ordered = sorted(found, key=lambda item: (item[0] not in FULL, item[0] != "paper", item[0]))
     return [
-        (name, MEANINGS.get(name, "is your own protocol"), settings(name, sorted(datasets, key=order_of)))
+        (name, MEANINGS.get(name, "is your own protocol"), settings(name, sorted(datasets, key=name_order)))
         for name, datasets in ordered
     ]
-
-
-def order_of(dataset):
-    return paper_order([dataset])
 
 
 def settings(protocol, datasets):
@@ -81,10 +77,9 @@ def coverage_columns():
 def coverage(suite):
     own = sorted({(t.dataset, arch) for t in suite.tables if not t.in_paper for arch in t.archs})
     places = [(dataset, arch) for dataset in DATASETS for arch in ARCHS] + own
-    measured = pd.concat([t.cells[t.cells.n > 0] for t in suite.tables]) if suite.tables else pd.DataFrame()
-    found = {}
-    for cell in measured.itertuples():
-        found.setdefault((cell.dataset, cell.arch, cell.row), []).append(f"{cell.protocol} {cell.n}")
+    found = defaultdict(list)
+    for cell in (cell for t in suite.tables for cell in t.cells[t.cells.n > 0].itertuples()):
+        found[cell.dataset, cell.arch, cell.row].append(f"{cell.protocol} {cell.n}")
     text = (
         f"{suite.measured} of the paper's 90 cells are measured. A cell names the protocol and the number of seeds. A "
         "run counts only if all its settings are those of the cell."

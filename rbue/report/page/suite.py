@@ -10,7 +10,7 @@ from rbue.report import cells, claims, position, verdict
 from rbue.report.figures import networks
 from rbue.report.figures.style import COLOURS
 from rbue.report.records import records
-from rbue.report.rows import ROWS, by_protocol, paper_order
+from rbue.report.rows import ROWS, by_protocol, name_order, paper_order
 from rbue.report.tables import by_network, count_measured
 from rbue.report.text import arch_name, dataset_name
 
@@ -50,7 +50,7 @@ class Suite:
     @property
     def measured(self):
         """The number of the paper's cells that are measured under any protocol."""
-        return count_measured(by_network(t for t in self.tables if t.in_paper))
+        return count_measured(self.compared)
 
     @cached_property
     def compared(self):
@@ -76,7 +76,7 @@ class Suite:
         protocols = sorted(set(self.runs.protocol), key=by_protocol)
         return {
             "dataset": {dataset: dataset_name(dataset) for dataset, _ in places},
-            "network": {arch: arch_name(arch) for _, arch in sorted(places, key=lambda place: paper_order(place[1:]))},
+            "network": {arch: arch_name(arch) for _, arch in sorted(places, key=lambda place: name_order(place[1]))},
             "protocol": {protocol: protocol for protocol in protocols},
         }
 

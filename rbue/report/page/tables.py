@@ -4,7 +4,7 @@ from rbue.report import cells, position
 from rbue.report.columns import METHOD, decimals, number
 from rbue.report.page.markup import slug, table
 from rbue.report.page.suite import links
-from rbue.report.rows import DATASETS, LABELS, paper_order
+from rbue.report.rows import DATASETS, LABELS, name_order
 from rbue.report.tables import side_by_side
 from rbue.report.text import announced, arch_name, by_arch, columns_of, coverage, dataset_name, notes
 
@@ -26,12 +26,12 @@ def name_of(dataset):
 def by_dataset(suite):
     """Return the datasets with a measured table, in the paper's order, with their networks and notes."""
     measured = [found for found in suite.tables if found.cells.n.any()]
-    datasets = sorted({found.dataset for found in measured}, key=lambda dataset: paper_order([dataset]))
+    datasets = sorted({found.dataset for found in measured}, key=name_order)
     return [dataset_part(suite, dataset, [t for t in measured if t.dataset == dataset]) for dataset in datasets]
 
 
 def dataset_part(suite, dataset, found):
-    archs = sorted({arch for t in found for arch, rows in by_arch(t) if rows.n.any()}, key=lambda a: paper_order([a]))
+    archs = sorted({arch for t in found for arch, rows in by_arch(t) if rows.n.any()}, key=name_order)
     return {
         "id": slug("tables", dataset),
         "title": name_of(dataset),
@@ -64,12 +64,9 @@ def measured_table(suite, found, arch, rows):
     caption = (
         f"{name_of(found.dataset)} with {arch_name(arch)}: the paper's numbers and ours, protocol `{found.protocol}`"
     )
-    more = {"links": table_links(suite, found.protocol, found.dataset), "tags": tags(*place)}
+    tags = dict(zip(("dataset", "network", "protocol"), place, strict=True))
+    more = {"links": table_links(suite, found.protocol, found.dataset), "tags": tags}
     return table(columns_of(found), rows.to_dict("records"), caption, slug("table", *place), **more)
-
-
-def tags(dataset, arch, protocol):
-    return {"dataset": dataset, "network": arch, "protocol": protocol}
 
 
 def table_links(suite, protocol, name):
@@ -113,8 +110,8 @@ def positions(suite):
     shown = measured or dict(list(suite.positions.items())[:1])
     return [
         table(
-            found.columns,
-            found.cells,
+            position.COLUMNS,
+            frame.to_dict("records"),
             f"Table 6: position of the random rectifiers, protocol `{protocol}`",
             slug("table position", protocol),
             links=table_links(suite, protocol, "position"),
@@ -122,5 +119,4 @@ def positions(suite):
             notes=position.epochs_note(protocol, frame),
         )
         for protocol, frame in shown.items()
-        for found in [position.grid(protocol, frame)]
     ]

@@ -1,7 +1,6 @@
 """The claims as cards: the paper's sentence, the verdict on its own numbers and on ours, and why."""
 
-from rbue.report import claims
-from rbue.report.claims import cards
+from rbue.report.claims import text
 from rbue.report.columns import words
 from rbue.report.page.markup import slug, table
 
@@ -44,12 +43,12 @@ def choices(suite):
 
 
 def section(suite):
-    counted = [{"what": what, "count": count} for what, count in claims.text.counts(suite.ledger)]
+    counted = [{"what": what, "count": count} for what, count in text.counts(suite.ledger)]
     columns = [words("what", "Judged on"), words("count", "Verdicts")]
     return {
-        "cards": [placed(card) for card in cards(suite.ledger)],
+        "cards": [placed(card) for card in text.cards(suite.ledger)],
         "counts": table(columns, counted, "Number of claims per verdict", "claims-counts", wide=True),
-        "warnings": list(claims.text.short_training(suite.ledger)),
+        "warnings": list(text.short_training(suite.ledger)),
         "reading": reading(),
         "kinds": KINDS,
     }
@@ -57,5 +56,5 @@ def section(suite):
 
 def reading():
     """Return how a verdict is made, as one text per point."""
-    points = claims.text.INTRO.split("\n\n")[1]
+    points = text.INTRO.split("\n\n")[1]
     return [" ".join(point.split()) for point in points.removeprefix("- ").split("\n- ")]

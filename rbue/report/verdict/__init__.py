@@ -11,10 +11,13 @@ from statistics import fmean, median
 from rbue.report.bootstrap import mean_of as mean
 from rbue.report.claims.evidence import listed, places_text
 from rbue.report.claims.numbers import SEVERITIES, our_frames
+from rbue.report.claims.scopes import DE as ENSEMBLE
+from rbue.report.claims.scopes import DROPOUT, DROPRELU, P5, Q95, QUALITY, RRELU, SINGLE, SVI
 from rbue.report.claims.values import Value, holm
+from rbue.report.columns import decimals, from_to
 from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, paper_order
 from rbue.report.text import arch_name, dataset_name
-from rbue.report.verdict.evidence import DROPOUT, ENSEMBLE, SINGLE, SVI, Evidence, gather
+from rbue.report.verdict.evidence import Evidence, gather
 
 YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
 
@@ -58,13 +61,6 @@ def signed(number: float, form: str) -> str:
     return f"{number:+{form}}".replace("-", "−")
 
 
-def spread(values: Iterable[float], form: str = ".2f") -> str:
-    """Return the smallest and the largest value, or the only one."""
-    values = list(values)
-    low, high = (f"{value:{form}}" for value in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
-
-
 def settings(places: list) -> str:
     """Return how many pairs of dataset and network there are, or the name of the only one."""
     if len(places) > 1:
@@ -77,17 +73,15 @@ def about(e: Evidence, places: list, rows: Iterable[str]) -> str:
     return f"mean over {settings(places)}, {e.seeds(places, rows)}"
 
 
-def answer(signs: Iterable[int], wanted: int) -> str:
-    """Return YES if all signs are at least `wanted` (0: on par, 1: better), NO if none is, else PARTLY."""
-    enough = [sign >= wanted for sign in signs]
-    return YES if all(enough) else PARTLY if any(enough) else NO
+def answer(parts: list[bool]) -> str:
+    """Return YES if all parts hold, NO if none does, else PARTLY."""
+    return YES if all(parts) else PARTLY if any(parts) else NO
 
 
 # --- the findings -----------------------------------------------------------------------------------------------------
 
 Found = tuple[str, str]  # answer and sentence
 NOTHING = UNKNOWN, "No network has all the rows that this needs"
-METRICS = ("accuracy", "ece")
 
 
 def printed_numbers(e: Evidence) -> Found:
@@ -95,11 +89,11 @@ def printed_numbers(e: Evidence) -> Found:
     cells = [key[:3] for key in e.printed.values if key[3] == "accuracy" and key[2] in LABELS and key in e.ours.values]
     if not cells:
         return NOTHING
-    gaps = {m: [e.ours.values[(*c, m)] - e.printed.values[(*c, m)] for c in cells] for m in METRICS}
-    allowed = {m: [gap.half + gap.reach for gap in gaps[m]] for m in METRICS}
-    agree = {m: sum(abs(gap.mean) <= most for gap, most in zip(gaps[m], allowed[m], strict=True)) for m in METRICS}
+    gaps = {m: [e.ours.values[(*c, m)] - e.printed.values[(*c, m)] for c in cells] for m in QUALITY}
+    allowed = {m: [gap.half + gap.reach for gap in gaps[m]] for m in QUALITY}
+    agree = {m: sum(abs(gap.mean) <= most for gap, most in zip(gaps[m], allowed[m], strict=True)) for m in QUALITY}
     lower = sum(gap.mean < 0 for gap in gaps["ece"])
-    middle = {m: median(abs(gap.mean) for gap in gaps[m]) for m in METRICS}
+    middle = {m: median(abs(gap.mean) for gap in gaps[m]) for m in QUALITY}
     text = (
         f"{e.setting}our accuracy agrees with the printed one in {agree['accuracy']} of {len(cells)} measured cells, "
         f"our ECE in {agree['ece']}. The median difference is {middle['accuracy']:.2f} percentage points of accuracy "
@@ -111,7 +105,7 @@ def printed_numbers(e: Evidence) -> Found:
 
 def width(allowed: dict[str, list[float]]) -> str:
     """Say which differences count as agreement: {metric: the tolerance of each cell}."""
-    accuracy, ece = spread(allowed["accuracy"]), spread(allowed["ece"], ".3f")
+    accuracy, ece = from_to(allowed["accuracy"], decimals(2)), from_to(allowed["ece"], decimals(3))
     return (
         "Two numbers agree if rounding and the noise of two independent test sets can explain their difference: this "
         f"allows {accuracy} percentage points of accuracy and {ece} of ECE, depending on the cell"
@@ -133,18 +127,18 @@ def protocols_and_places(cells: dict) -> str:
 
 def deep_ensemble(e: Evidence) -> Found:
     """Compare Deep Ensemble with the best variant of each network, chosen in favour of RBUE."""
-    places = e.places([ENSEMBLE, *PROPOSED], *METRICS)
+    places = e.places([ENSEMBLE, *PROPOSED], *QUALITY)
     if not places:
         return NOTHING
     gaps = {
-        m: mean([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in METRICS
+        m: mean([largest(e.values(p, PROPOSED, m)) - e.values(p, [ENSEMBLE], m)[0] for p in places]) for m in QUALITY
     }
     text = (
         f"Compared with Deep Ensemble(4), the best variant of RBUE shows {compare(gaps)}. "
         f"These numbers are the {about(e, places, [ENSEMBLE, *PROPOSED])}. We chose the best variant per metric on the "
         "test images, which favours RBUE"
     )
-    return answer([gap.sign for gap in gaps.values()], 0), text
+    return answer([gap.sign >= 0 for gap in gaps.values()]), text
 
 
 def single(e: Evidence) -> Found:
@@ -161,10 +155,10 @@ def svi(e: Evidence) -> Found:
 
 def baseline(name: str, rows: list[str], e: Evidence) -> Found:
     """Compare the mean over the variants with that over a baseline's rows."""
-    places = e.places([*rows, *PROPOSED], *METRICS)
+    places = e.places([*rows, *PROPOSED], *QUALITY)
     if not places:
         return NOTHING
-    gaps = {m: mean([mean(e.values(p, PROPOSED, m)) - mean(e.values(p, rows, m)) for p in places]) for m in METRICS}
+    gaps = {m: mean([mean(e.values(p, PROPOSED, m)) - mean(e.values(p, rows, m)) for p in places]) for m in QUALITY}
     pairs = [(p, ours, theirs) for p in places for ours in PROPOSED for theirs in rows]
     reverse = [(p, theirs, ours) for p, ours, theirs in pairs]
     text = (
@@ -173,7 +167,7 @@ def baseline(name: str, rows: list[str], e: Evidence) -> Found:
         f"pairs of a variant and a row of {name}, with Holm's correction: the variant is better in both metrics in "
         f"{better_in_both(e, pairs)} pairs and worse in both in {better_in_both(e, reverse)}"
     )
-    return answer([gap.sign for gap in gaps.values()], 1), text
+    return answer([gap.sign > 0 for gap in gaps.values()]), text
 
 
 def beside_printed(name: str, rows: list[str], places: list, e: Evidence) -> str:
@@ -187,7 +181,7 @@ def beside_printed(name: str, rows: list[str], places: list, e: Evidence) -> str
 
 def better_in_both(e: Evidence, pairs: list[tuple]) -> int:
     """Count the pairs (place, ours, theirs) in which ours is better in both metrics beyond the noise."""
-    gaps = [e.values(p, [ours], m)[0] - e.values(p, [theirs], m)[0] for p, ours, theirs in pairs for m in METRICS]
+    gaps = [e.values(p, [ours], m)[0] - e.values(p, [theirs], m)[0] for p, ours, theirs in pairs for m in QUALITY]
     better = [gap.sign > 0 and stands for gap, stands in zip(gaps, holm([gap.p or 0.0 for gap in gaps]), strict=True)]
     return sum(all(both) for both in zip(better[::2], better[1::2], strict=True))
 
@@ -196,13 +190,13 @@ def training_cost(e: Evidence) -> Found:
     """Compare training times and parameters with those of Single and Deep Ensemble."""
     times = {row: e.ratios("time", row, SINGLE) for row in [*PROPOSED, ENSEMBLE]}
     ours = [ratio for row in PROPOSED for ratio in times[row]]
-    parameters = e.ratios("parameters", ENSEMBLE, PROPOSED[-1])
+    parameters = e.ratios("parameters", ENSEMBLE, Q95)
     if not (ours and times[ENSEMBLE]):
         return NOTHING
     text = (
         f"Training a variant takes {median(ours):.2f} times as long as training Single (median of {len(ours)} cells "
-        f"timed with the same code, range {spread(ours)}). Deep Ensemble(4) takes {median(times[ENSEMBLE]):.2f} times "
-        "as long"
+        f"timed with the same code, range {from_to(ours, decimals(2))}). Deep Ensemble(4) takes "
+        f"{median(times[ENSEMBLE]):.2f} times as long"
     )
     if parameters:
         text += f" and stores {median(parameters):.0f} times as many parameters"
@@ -211,14 +205,14 @@ def training_cost(e: Evidence) -> Found:
 
 def inference_cost(e: Evidence) -> Found:
     """Compare the measured test time with Deep Ensemble's, then what fewer passes and temperature scaling achieve."""
-    best = PROPOSED[-1]
+    best = Q95
     ratio = [r for row in PROPOSED for r in e.cost_ratios("test_ms_per_image", row, ENSEMBLE)]
     if not ratio:
         return NOTHING
     passes = max(value.mean for key, value in e.ours.values.items() if key[2] in PROPOSED and key[3] == "passes")
     text = (
         f"A variant with {passes:.0f} passes takes {median(ratio):.1f} times as long per image as Deep Ensemble(4) "
-        f"(median of {len(ratio)} cells, range {spread(ratio, '.1f')})"
+        f"(median of {len(ratio)} cells, range {from_to(ratio, decimals(1))})"
     )
     ece = {(row, kind): e.mean_cost(row, kind) for row in (SINGLE, best) for kind in ("ece", "ece_10", "tempered_ece")}
     if all(ece[key] for key in ((SINGLE, "ece"), (SINGLE, "tempered_ece"), (best, "ece"), (best, "tempered_ece"))):
@@ -234,7 +228,7 @@ def inference_cost(e: Evidence) -> Found:
 def corruption(e: Evidence) -> Found:
     """Compare median ECEs over the 19 corruptions, severity by severity, with the other methods. All networks count;
     the one that most rows were tested on is described in full."""
-    at, baselines = [f"ece@{s}" for s in SEVERITIES], (SINGLE, DROPOUT[-1], ENSEMBLE, SVI)
+    at, baselines = [f"ece@{s}" for s in SEVERITIES], (SINGLE, P5, ENSEMBLE, SVI)
     networks = [(place, e.rows(place, PROPOSED, *at), e.rows(place, baselines, *at)) for place in e.ours.places]
     networks = [network for network in networks if all(network)]
     papers = [network for network in networks if network[0][0] in DATASETS and network[0][1] in ARCHS]
@@ -250,7 +244,7 @@ def corruption(e: Evidence) -> Found:
             f". On {dataset_name(dataset)} with {arch_name(arch)} and {len(tested)} of {len(PROPOSED)} variants, the "
             f"best variant's median ECE is lower {than(wins[dataset, arch])}"
         )
-    return answer([1 if won > 2 else -1 for found in wins.values() for won in found.values()], 1), text + unused
+    return answer([won > 2 for found in wins.values() for won in found.values()]), text + unused
 
 
 def under_corruption(e: Evidence, at: list[str], baselines: tuple, network: tuple, wins: dict) -> str:
@@ -259,10 +253,10 @@ def under_corruption(e: Evidence, at: list[str], baselines: tuple, network: tupl
     hardest = listed([f"{e.ours.values[(*place, row, at[-1])].mean:.3f} for {row}" for row in [*rows, *others]])
     absent = [row for row in baselines if row not in others]
     seeds = {e.ours.n[(*place, row, at[0])] for row in [*rows, *others]}
-    passes = f", {spread(e.corrupted_passes[place], '.0f')} passes" if place in e.corrupted_passes else ""
+    passes = f", {from_to(e.corrupted_passes[place], decimals(0))} passes" if place in e.corrupted_passes else ""
     return (
         f"On {dataset_name(place[0])} with {arch_name(place[1])}, {len(rows)} of {len(PROPOSED)} variants are measured "
-        f"(n = {spread(seeds, '.0f')}{passes}). The best variant's median ECE over 19 corruptions is lower "
+        f"(n = {from_to(seeds)}{passes}). The best variant's median ECE over 19 corruptions is lower "
         f"{than(wins[place])}. At severity 5, the median ECE is {hardest}"
         + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
@@ -292,19 +286,18 @@ def than(wins: dict[str, int]) -> str:
 
 def diversity(e: Evidence) -> Found:
     """Compare the mean divergence of the samples' predictions with MC-Dropout's and Deep Ensemble's."""
-    base = DROPOUT[-1]
-    ratios = {row: e.ratios("mean_jsd", row, base) for row in [*PROPOSED, ENSEMBLE]}
+    ratios = {row: e.ratios("mean_jsd", row, P5) for row in [*PROPOSED, ENSEMBLE]}
     more = [ratio > 1 for row in PROPOSED for ratio in ratios[row]]
     if not more:
         return NOTHING
-    families = {"MC-RReLU": PROPOSED[:1], "MC-DropReLU": PROPOSED[1:], ENSEMBLE: [ENSEMBLE]}
+    families = {"MC-RReLU": [RRELU], "MC-DropReLU": DROPRELU, ENSEMBLE: [ENSEMBLE]}
     found = {name: [ratio for row in rows for ratio in ratios[row]] for name, rows in families.items()}
-    shown = listed([f"{spread(each, '.1f')} for {name}" for name, each in found.items() if each])
+    shown = listed([f"{from_to(each, decimals(1))} for {name}" for name, each in found.items() if each])
     text = (
-        f"The mean Jensen–Shannon divergence between two samples, divided by that of {base}, is {shown} (range over "
-        f"{settings(max((e.places([row, base], 'mean_jsd') for row in ratios), key=len))})"
+        f"The mean Jensen–Shannon divergence between two samples, divided by that of {P5}, is {shown} (range over "
+        f"{settings(max((e.places([row, P5], 'mean_jsd') for row in ratios), key=len))})"
     )
-    return (YES if all(more) else PARTLY if any(more) else NO), text
+    return answer(more), text
 
 
 def best_row(e: Evidence, metric: str, name: str, sign: int) -> Found | None:
@@ -316,7 +309,7 @@ def best_row(e: Evidence, metric: str, name: str, sign: int) -> Found | None:
     means = {row: fmean(found) for row, found in values.items()}
     best, ours = (max(rows, key=lambda row: sign * means[row]) for rows in (means, PROPOSED))
     leads = sum(sign * values[best][k] == max(sign * found[k] for found in values.values()) for k in range(len(places)))
-    seeds = spread((e.scores[place][row]["n"] for place in places for row in means), ".0f")
+    seeds = from_to(e.scores[place][row]["n"] for place in places for row in means)
     text = (
         f"Over {settings(places)}, its mean {name} is {against(best, means)}; it is the best in {leads} of "
         f"{len(places)} (n = {seeds})"
@@ -387,11 +380,11 @@ def in_short(found: list[Finding]) -> str:
     return before + name + after.replace(". RBUE", ". It").replace("RBUE", "it")
 
 
-def markdown(found: list[Finding], claims: str = "results/claims.md") -> str:
+def markdown(found: list[Finding]) -> str:
     """Return the answer in one line, the findings as a list with links to their claims, and how to read them."""
     lines = [f"**{in_short(found)}.**", ""]
     for finding in found:
-        links = ", ".join(f"[{name}]({claims}#{name.lower()})" for name in finding.ids)
+        links = ", ".join(f"[{name}](results/claims.md#{name.lower()})" for name in finding.ids)
         evidence = f" Claims: {links}." if links else ""
         answer = finding.answer[0].upper() + finding.answer[1:]
         lines.append(f"- **{finding.claim} {answer}.** {finding.sentence}.{evidence}")

@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 
 from rbue.report.claims.numbers import Numbers, corrupted, paper_frame
+from rbue.report.claims.scopes import DE as ENSEMBLE
+from rbue.report.claims.scopes import Q95, SINGLE
 from rbue.report.claims.values import Value
+from rbue.report.columns import from_to
 from rbue.report.records import everywhere, in_tables, over_seeds, records
-from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, by_protocol, labelled
-
-SINGLE, ENSEMBLE, SVI = (labelled({"method": "single"}), labelled({"method": "deep_ensemble", "members": 4}), "SVI")
-DROPOUT = [label for label in LABELS if label.startswith("MC-Dropout")]
+from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, by_protocol
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class Evidence:
 
     def mean_cost(self, row: str, kind: str) -> float | None:
         """Return the mean over the networks where Single and the best known variant have this number."""
-        both = [p for p in self.ours.places if all((*p, r) in self.costs for r in (SINGLE, PROPOSED[-1]))]
+        both = [p for p in self.ours.places if all((*p, r) in self.costs for r in (SINGLE, Q95))]
         found = [self.costs[*p, row].get(kind) for p in both]
         return sum(found) / len(found) if found and all(found) else None
 
     def seeds(self, places: Iterable[tuple], rows: Iterable[str]) -> str:
         """Return the numbers of seeds behind these cells: `n = 1 to 4`."""
         counts = {self.ours.n[(*place, row, "accuracy")] for place in places for row in rows}
-        return f"n = {min(counts)}" + (f" to {max(counts)}" if len(counts) > 1 else "")
+        return f"n = {from_to(counts)}"
 
 
 def gather(results: list, paper_dir: str, frames: dict) -> Evidence:
