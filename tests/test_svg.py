@@ -4,6 +4,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from matplotlib.patches import Rectangle
 
 from rbue.report.figures.style import canvas
 from rbue.report.figures.svg import CROWDED, hex_code, short, svg
@@ -67,6 +68,14 @@ def test_bars_and_cells_have_their_values_and_the_names_of_their_ticks():
     assert titles(root, "SVI") == ["SVI\n1, 2: 2", "SVI\n2, 1: 3"]
     on = [mark for mark in root.iter() if mark.get("class") == "on"]
     assert [mark.text for mark in on if mark.tag == f"{SVG}text"] == ["2"]  # its colour must stay on a dark page
+
+
+def test_a_line_that_only_shares_a_boxs_colour_is_not_of_its_row():
+    figure, axis = canvas(4, 3)
+    box = axis.add_patch(Rectangle((0, 0), 1, 1, color="red"))
+    axis.axvline(0.5, color="red")
+    axis.legend([box], ["Single"])
+    assert len([mark for mark in tree(figure).iter() if mark.get("data-row") == "Single"]) == 1
 
 
 def test_what_leaves_the_panel_is_cut():

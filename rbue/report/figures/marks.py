@@ -43,8 +43,8 @@ class Marks:
         for artist in axes.get_children():
             if isinstance(artist, Line2D | Patch | Collection | AxesImage) and not isinstance(artist, Spine):
                 named = artist.get_gid() or given_label(artist) or bars.get(artist) or looks.get(look(artist))
-                same = {} if isinstance(artist, Line2D) else earlier  # two lines of one colour may be two rows
-                row = named or (same | patches).get(colour(artist))
+                same = {} if isinstance(artist, Line2D) else earlier | patches  # a line may share a colour by chance
+                row = named or same.get(colour(artist))
                 if row and not isinstance(artist, LineCollection):
                     earlier[colour(artist)] = row
                 self.rows[artist] = row or panel_name(axes)
