@@ -313,7 +313,7 @@ def bayes(network: nn.Module, weight: Callable[..., GaussianWeight], **settings:
     made: dict[Tensor, GaussianWeight] = {}
     for module in [m for m in network.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]:
         for name, mu in list(module.named_parameters(recurse=False)):
-            made[mu] = made.get(mu) or weight(mu.detach(), **settings)  # layers that share a weight share its draws
+            made[mu] = made.get(mu) or weight(mu.detach(), **settings)  # layers that share it share its draw of a pass
             parametrize.register_parametrization(module, name, made[mu], unsafe=True)
     return wire(network)
 

@@ -148,7 +148,7 @@ def test_ivon_trains_a_network_without_batch_norm(digits_run, few_digits, monkey
     step = make_step(digits_run("method=ivon"), few_digits)
     for _ in range(2):
         step()
-    assert not torch.equal(step.parameters[0], linear[1].bias) and len(step.optimizers) == 1
+    assert not torch.equal(step.parameters[0], linear[1].weight) and len(step.optimizers) == 1
 
 
 def test_every_epoch_has_an_order_of_its_own(digits_run, few_digits):

@@ -8,13 +8,14 @@ import pytest
 from conftest import PAPER, ROOT
 
 from rbue.report import verdict
-from rbue.report.claims.numbers import Numbers, our_frames, paper_frame
+from rbue.report.claims.numbers import BLOCK, Numbers, our_frames, paper_frame
+from rbue.report.claims.scopes import P2, P5, Q9, Q95, SVI
 from rbue.report.claims.values import Value
 from rbue.report.figures import headline
 from rbue.report.records import records
 from rbue.report.rows import LABELS, PROPOSED
 from rbue.report.verdict import NO, PARTLY, UNKNOWN, YES
-from rbue.report.verdict.evidence import ENSEMBLE, SINGLE, SVI, Evidence, corrupted_passes, gather, scores
+from rbue.report.verdict.evidence import ENSEMBLE, SINGLE, Evidence, corrupted_passes, gather, scores
 from rbue.runs.results import collect
 
 PRINTED = Numbers.of(paper_frame(PAPER))
@@ -305,10 +306,26 @@ def test_the_readmes_advice_follows_from_the_committed_results():
         rows = rows.droplevel(["dataset", "arch"]) * [1, -1, -1, -1]  # the larger the better
         assert (rows.loc[PROPOSED] < rows.loc[ENSEMBLE]).all(axis=None), place
         assert (rows.loc[PROPOSED, "ece"] < rows.loc[SVI, "ece"]).all(), place
-        single, *known = e.values(place, [SINGLE, "MC-DropReLU(0.9)", "MC-DropReLU(0.95)"], "accuracy")
+        single, *known = e.values(place, [SINGLE, Q9, Q95], "accuracy")
         assert not any((value - single).sign for value in known), place
     assert e.mean_cost(SINGLE, "tempered_ece") < min(e.mean_cost(row, "ece") for row in PROPOSED)
     assert all(e.mean_cost(row, "ece_10") - e.mean_cost(row, "ece") < 0.005 for row in PROPOSED)
+    assert min(ratio for row in PROPOSED for ratio in e.cost_ratios("test_ms_per_image", row, ENSEMBLE)) > 1
+    at = ("cifar10", "resnet18")
+    dropout, ours = (
+        [e.ours.values[*at, row, "ece"].mean for row in rows] for rows in ((P2 + BLOCK, P5 + BLOCK), PROPOSED)
+    )
+    assert "MC-Dropout in every block" in advice and max(dropout) < min(ours)
+
+
+def test_the_readmes_advice_on_ood_images_follows_from_the_committed_results():
+    results = collect(ROOT / "results" / "runs")
+    for (dataset, _), rows in gather(results, PAPER, our_frames(results)).scores.items():
+        auroc = {row: cell["auroc"] for row, cell in rows.items() if row in LABELS}
+        assert max(auroc, key=auroc.get) == ENSEMBLE
+        ours = {row: auroc[row] - auroc[SINGLE] for row in PROPOSED}
+        assert min(ours.values()) > (0 if dataset == "cifar10" else -0.015), ours
+        assert dataset != "cifar10" or auroc[SVI] > max(auroc[row] for row in PROPOSED)
 
 
 def test_the_headline_figure_counts_as_the_verdict_does():
