@@ -304,7 +304,7 @@ PLACEMENTS = {
 
 def bayes(network: nn.Module, weight: Callable[..., GaussianWeight], **settings: Any) -> nn.Module:
     """Return a copy of the network in which each parameter of convolutions and linear layers is a Gaussian
-    `weight(mean, **settings)`. Batch-norm stays deterministic."""
+    `weight(mean, **settings)`. Batch-norm and frozen parameters stay deterministic."""
     if computed := [name for name, m in network.named_modules() if parametrize.is_parametrized(m)]:
         raise UserError(
             f"the weights of {computed[0]} are computed, as by weight_norm: only plain weights can be random"
@@ -312,9 +312,11 @@ def bayes(network: nn.Module, weight: Callable[..., GaussianWeight], **settings:
     network = copy.deepcopy(network)
     made: dict[Tensor, GaussianWeight] = {}
     for module in [m for m in network.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]:
-        for name, mu in list(module.named_parameters(recurse=False)):
+        for name, mu in [(name, p) for name, p in module.named_parameters(recurse=False) if p.requires_grad]:
             made[mu] = made.get(mu) or weight(mu.detach(), **settings)  # layers that share it share its draw of a pass
             parametrize.register_parametrization(module, name, made[mu], unsafe=True)
+    if not made:
+        raise UserError("no weight can be random: the network has no convolution or linear layer to train")
     return wire(network)
 
 

@@ -42,10 +42,10 @@ def make_step(run, data, device="cpu"):
     """The training step of a run, ready for the first batch."""
     import torch
 
-    from rbue import methods
+    from rbue.training.checkpoints import build
     from rbue.training.step import Images, Step
 
-    device, network = torch.device(device), methods.build(run, data.classes, len(data.train_images))
+    device, network = torch.device(device), build(run, data)
     step = Step(run, network, Images(data, run.crop, device), device)
     step.shuffle(0)
     return step

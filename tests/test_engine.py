@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import compose_run, make_step
+from test_training import partly_trained
 from torch._dynamo.testing import CompileCounter
 from torch._dynamo.utils import counters
 
-from rbue import methods, metrics, noise
+from rbue import methods, metrics, networks, noise
 from rbue.evaluation import evaluator
 from rbue.training import capture
 
@@ -60,6 +61,22 @@ def test_the_captured_loss_curve_follows_the_eager_one(method, digits):
     advance, how = capture.accelerate([fast], torch.device("cuda"))
     assert how == "captured"
     assert torch.allclose(losses(plain, [plain]), losses(advance, [fast]), atol=0.02)
+
+
+@gpu
+@pytest.mark.parametrize("method", ["single", "svi", "ivon"])
+def test_a_captured_network_with_frozen_weights_follows_the_eager_one(method, digits, monkeypatch):
+    monkeypatch.setitem(networks.ARCHS, "small", partly_trained)
+    test_the_captured_loss_curve_follows_the_eager_one(method, digits)
+
+
+@pytest.mark.parametrize("method", ["single", "svi", "ivon"])
+def test_compiled_gradients_of_a_partly_frozen_network_are_the_eager_ones(method, digits, monkeypatch):
+    monkeypatch.setitem(networks.ARCHS, "small", partly_trained)
+    step = digits_step(digits, f"method={method}", device="cpu")
+    exact = gradients(step)
+    step.compiled_objective = torch.compile(step.objective, backend="aot_eager", fullgraph=True)
+    assert all(map(torch.equal, gradients(step), exact))
 
 
 @gpu

@@ -242,7 +242,10 @@ def flattened(*layers): return nn.Sequential(nn.Flatten(), *layers)
 def thousand(num_classes): return flattened(nn.Linear(3072, 1000))
 def flat(num_classes): return flattened(nn.Linear(5, num_classes))
 def soft(num_classes): return flattened(nn.Linear(3072, num_classes), nn.Softmax(1))
-def frozen(num_classes): return flattened(nn.Linear(3072, 8).requires_grad_(False), nn.Linear(8, num_classes))
+def frozen(num_classes): return flattened(nn.Linear(3072, num_classes)).requires_grad_(False)
+class Detached(nn.Linear):
+    def __init__(self, num_classes): super().__init__(3072, num_classes)
+    def forward(self, x): return super().forward(x.flatten(1)).detach()
 def chance(num_classes): return flattened(Always(), nn.Linear(3072, num_classes))
 def batchy(num_classes):
     return nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), flattened(nn.Linear(3072, num_classes)))
@@ -263,7 +266,8 @@ WRONG_NETWORKS = {
     "branches.Branches": "arch=mine (branches.Branches) with method=single: Branches cannot be traced by torch.fx",
     "branches.thousand": "the network must return (2, 10) for 2 images, but returns (2, 1000)",
     "branches.batchy": "the prediction of an image depends on the other images of its batch",
-    "branches.frozen": "1.weight is frozen (requires_grad=False), but a run trains all parameters: unfreeze it, or",
+    "branches.frozen": "the network has no weights to train: all are frozen (requires_grad=False) or unused",
+    "branches.Detached": "the network has no weights to train: all are frozen (requires_grad=False) or unused",
     "branches.chance": "or on randomness outside rbue's stochastic layers",
     "branches.soft": "the network returns probabilities, but the loss needs logits: leave out its last softmax",
     "branches.flat": "the network cannot take images (3, 32, 32) (" + refusal_of_torch() + ")",

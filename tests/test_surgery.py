@@ -629,6 +629,11 @@ def test_weights_that_are_computed_from_others_cannot_be_gaussian(norm):
     assert torch.equal(own(x), expected)
 
 
+def test_a_network_without_weights_to_make_random_is_refused():
+    with pytest.raises(UserError, match="the network has no convolution or linear layer to train"):
+        surgery.bayes(nn.Sequential(nn.Linear(8, 3).requires_grad_(False)), LearnedGaussian, sigma=0.5, prior=1.0)
+
+
 class Rectified(nn.Linear):
     def forward(self, x):
         return nn.functional.relu(super().forward(x))

@@ -11,7 +11,7 @@ from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.methods import METHODS
 from rbue.runs import devices, provenance, results
-from rbue.training import loop, packs
+from rbue.training import checkpoints, loop, packs
 from rbue.training.step import learning_rates
 
 CPU = torch.device("cpu")
@@ -21,11 +21,11 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"deep_ensemble"}))
-def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits, monkeypatch, tmp_path):
-    settings = (f"method={method}", "epochs=4", "checkpoint_every=1")
-    whole, killed = digits_run(*settings), digits_run(*settings, f"weights_dir={tmp_path}/killed")
-    training.load_or_train([whole], few_digits, CPU)
+SHORT = ("epochs=4", "checkpoint_every=1")
+
+
+def kill_and_resume(run, data, monkeypatch):
+    """Train a run that is killed one step after the checkpoint of its second epoch, and resume it."""
     train_epoch = loop.train_epoch
 
     def dies_in_epoch_two(group, advance, epoch, bar, stop):
@@ -36,11 +36,84 @@ def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits
 
     monkeypatch.setattr(loop, "train_epoch", dies_in_epoch_two)
     with pytest.raises(Killed):
-        training.load_or_train([killed], few_digits, CPU)
+        training.load_or_train([run], data, CPU)
     monkeypatch.setattr(loop, "train_epoch", train_epoch)
-    training.load_or_train([killed], few_digits, CPU)
+    training.load_or_train([run], data, CPU)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - {"deep_ensemble"}))
+def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits, monkeypatch, tmp_path):
+    settings = (f"method={method}", *SHORT)
+    whole, killed = digits_run(*settings), digits_run(*settings, f"weights_dir={tmp_path}/killed")
+    training.load_or_train([whole], few_digits, CPU)
+    kill_and_resume(killed, few_digits, monkeypatch)
     assert have_same_weights(whole, killed)
     assert not (results.weights_folder(killed) / "checkpoint.pt").exists()
+
+
+class Head(nn.Linear):
+    """A layer that depends on the mode, so it is not traced into. It has weights that forward does not use."""
+
+    def __init__(self, inputs, classes):
+        super().__init__(inputs, classes)
+        self.unused = nn.Linear(inputs, classes)
+
+    def forward(self, x):
+        return super().forward(x) if self.training else super().forward(x).clone()
+
+
+def partly_trained(classes):
+    layers = nn.Conv2d(3, 4, 3, stride=4), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Flatten()
+    network = nn.Sequential(*layers, Head(4 * 36, classes))
+    network[:2].requires_grad_(False)
+    return network
+
+
+def with_buffers(classes):
+    """The same network with buffers, which no optimizer knows, in place of its frozen and unused weights."""
+    network = partly_trained(classes)
+    for module in (network[0], network[1], network[-1].unused):
+        for name, weight in list(module.named_parameters()):
+            delattr(module, name)
+            module.register_buffer(name, weight.data)
+    return network
+
+
+@pytest.mark.parametrize("method", ["single", "dropreLU", "svi", "ivon"])
+def test_frozen_and_unused_weights_are_left_alone(method, digits_run, few_digits, monkeypatch, tmp_path):
+    names = ("own", "killed", "buffers")
+    own, killed, buffers = (digits_run(f"method={method}", *SHORT, f"weights_dir={tmp_path}/{name}") for name in names)
+    monkeypatch.setitem(networks.ARCHS, "small", with_buffers)
+    training.load_or_train([buffers], few_digits, CPU)
+    monkeypatch.setitem(networks.ARCHS, "small", partly_trained)
+    (network,), _ = training.load_or_train([own], few_digits, CPU)
+    kill_and_resume(killed, few_digits, monkeypatch)
+    assert have_same_weights(own, buffers) and have_same_weights(own, killed)
+    start = checkpoints.build(own, few_digits).state_dict()
+    moved = {name for name, weight in network.state_dict().items() if not torch.equal(weight, start[name])}
+    assert moved >= {name for name, p in network.named_parameters() if p.requires_grad}
+
+
+class LeftOut(nn.Linear):
+    """A layer that one mode leaves out. Other layers may do so at random, as in stochastic depth."""
+
+    def __init__(self, mode):
+        super().__init__(16, 16)
+        self.mode = mode
+
+    def forward(self, x):
+        return x if self.training is self.mode else super().forward(x)
+
+
+@pytest.mark.parametrize("training_only", [True, False])
+def test_a_layer_that_one_mode_leaves_out_is_not_frozen(training_only, digits_run, few_digits, monkeypatch):
+    layers = nn.Flatten(), nn.Linear(3072, 16), LeftOut(not training_only), nn.Linear(16, 10)
+    monkeypatch.setitem(networks.ARCHS, "small", lambda _: nn.Sequential(*copy.deepcopy(layers)))
+    (network,), _ = training.load_or_train([digits_run("epochs=1")], few_digits, CPU)
+    pairs = zip(network.parameters(), nn.Sequential(*layers).parameters(), strict=True)
+    moved = [not torch.equal(*pair) for pair in pairs]
+    assert moved == [True, True, training_only, training_only, True, True]
+    assert all(p.requires_grad for p in network.parameters())
 
 
 def test_seeds_differ_from_the_first_weight_on(digits_run):

@@ -3,6 +3,7 @@ training. Every file in this folder is imported. A package of your own registers
 (docs/extending.md).
 """
 
+import copy
 import io
 import pkgutil
 from contextlib import contextmanager, redirect_stderr
@@ -42,8 +43,9 @@ def refuse_schema(name, schema):
         )
 
 
-def build(run, classes, images):
-    """Build the run's network. Its initial weights follow from the seed and are the same on every device."""
+def build(run, classes, images, shown=None):
+    """Build the run's network. Its initial weights follow from the seed and are the same on every device. `shown` are
+    two images: weights that the network does not use on them are frozen."""
     import torch
 
     from rbue.surgery import wire_if_needed
@@ -51,11 +53,39 @@ def build(run, classes, images):
     with torch.random.fork_rng(devices=[]), named_errors(run):
         torch.manual_seed(run.seed)
         network = plain_network(run, classes)
+        if shown is not None:
+            freeze_unused(network, shown)
     with named_errors(run):
         built = run.build(network, images)
         if not isinstance(built, torch.nn.Module):
             raise UserError(f"the method's build returns a {type(built).__name__}, which is not a torch.nn.Module")
     return wire_if_needed(built)
+
+
+def freeze_unused(network, images):
+    """Freeze the weights that the logits do not depend on, so that no method gives them a posterior and a KL. A weight
+    that either mode uses is kept: in training, a forward may leave out layers at random."""
+    try:
+        tried = copy.deepcopy(network)  # a pass in training mode changes batch-norm's statistics
+        unused = {p for p in tried.parameters() if p.requires_grad}
+        for mode in (False, True):
+            with redirect_stderr(io.StringIO()):
+                unused -= weights_behind(tried.train(mode)(images / 255)) if unused else set()
+    except Exception:  # `try_out` says what is wrong
+        return
+    for own, copied in zip(network.parameters(), tried.parameters(), strict=True):
+        if copied in unused:
+            own.requires_grad_(False)
+
+
+def weights_behind(output):
+    """Return the weights that a tensor depends on, from its autograd graph. A backward pass would take longer."""
+    seen, queue = {None}, [output.grad_fn]
+    while queue:
+        if (node := queue.pop()) not in seen:
+            seen.add(node)
+            queue += [source for source, _ in node.next_functions]
+    return {node.variable for node in seen if hasattr(node, "variable")}
 
 
 def plain_network(run, classes):
@@ -104,7 +134,7 @@ def try_out(run, network, images, classes):
         except Exception as error:  # layers that do not fit each other, or these images
             raise UserError(f"the network cannot take images {tuple(two.shape[1:])} ({describe(error)})") from error
         check_logits(logits, doubled, classes)
-        refuse_frozen(network)
+        refuse_untrainable(network)
     for module, mode in modes.items():
         module.training = mode
     return network
@@ -128,11 +158,10 @@ def check_logits(logits, doubled, classes):
         )
 
 
-def refuse_frozen(network):
-    """Refuse a network with frozen weights: a run trains every parameter."""
-    if frozen := next((name for name, p in network.named_parameters() if not p.requires_grad), None):
-        way_out = "unfreeze it, or make it a buffer"
-        raise UserError(f"{frozen} is frozen (requires_grad=False), but a run trains all parameters: {way_out}")
+def refuse_untrainable(network):
+    """Refuse a network in which all weights are frozen or unused."""
+    if not any(p.requires_grad for p in network.parameters()):
+        raise UserError("the network has no weights to train: all are frozen (requires_grad=False) or unused")
 
 
 @contextmanager

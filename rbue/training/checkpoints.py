@@ -13,7 +13,7 @@ from rbue.runs.results import weights_folder
 
 
 def build(run, data):
-    network = methods.build(run, data.classes, len(data.train_images))
+    network = methods.build(run, data.classes, len(data.train_images), data.train_images[:2])
     return methods.try_out(run, network, data.train_images, data.classes)
 
 

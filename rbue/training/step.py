@@ -48,7 +48,7 @@ class Step:
         self.places = torch.arange(self.order.shape[1], device=device)
         self.rates = learning_rates(run, self.total).float().to(device)
         self.lr = torch.zeros((), device=device)
-        self.parameters = list(self.network.parameters())
+        self.parameters = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizers = run.optimizers(self.network, self.lr)
         self.loss, self.penalty = run.loss, run.penalty  # looked up once, so that the compiler sees no import
         weight, rise = run.penalty_schedule
@@ -62,7 +62,7 @@ class Step:
         index, keys, drawn = self.compiled_prepare(self.count)
         with noise.using(self.noise, drawn, self.count):
             total, figures = self.compiled_objective(index, keys, self.count)
-            gradients = torch.autograd.grad(total, self.parameters)
+            gradients = torch.autograd.grad(total, self.parameters, allow_unused=True)
         self.update(gradients)
         self.sums += figures
 
