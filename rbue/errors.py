@@ -54,6 +54,13 @@ def out_of_memory(error: BaseException, way_out: str) -> str:
     return f"the GPU is too small for this: {held}{asked}; {way_out}"
 
 
+def memory_error(error: BaseException | None) -> BaseException | None:
+    """Return the OutOfMemoryError that an error is or comes from, or None. A CUDA graph raises another one after it."""
+    while error and type(error).__name__ != "OutOfMemoryError":
+        error = error.__cause__ or error.__context__
+    return error
+
+
 def within(low: float, high: float, **values: float) -> None:
     """Refuse a value outside [low, high], NaN, and anything that is not a number."""
     for name, value in values.items():

@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import json
 import os
+import weakref
 from pathlib import Path
 
 import made_up
@@ -16,7 +17,8 @@ from rbue import cli, config, training
 from rbue.errors import UserError, failure
 from rbue.evaluation import evaluator
 from rbue.runs import locks, results, schema, sweeps
-from rbue.training import checkpoints, loop, packs
+from rbue.training import capture, checkpoints, loop, packs
+from rbue.training.step import Images
 
 CPU = torch.device("cpu")
 OUT_OF_MEMORY = (
@@ -40,6 +42,38 @@ def test_a_gpu_too_small_for_a_pack_says_what_to_lower(digits_run, few_digits, m
         "the GPU is too small for this: 1.25 GiB of its 139.81 GiB were free when 2.50 GiB more were asked for; "
         "lower pack=3, which changes no result"
     )
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_pack_too_large_to_capture_is_refused_and_its_checkpoints_stay(at_once, digits_run, few_digits, monkeypatch):
+    runs = [digits_run(f"seed={k}", "epochs=2", "checkpoint_every=1") for k in range(2)]
+    files, accelerate, held = [results.weights_folder(run) / "checkpoint.pt" for run in runs], capture.accelerate, []
+
+    def too_large(steps, device):
+        held.extend(map(weakref.ref, steps))
+        try:
+            with capture.restoring(steps):
+                steps[0]()
+                raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+        finally:
+            if not at_once:
+                raise RuntimeError("operation failed due to a previous error during capture")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop.Training, "save_weights", raising(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            loop.fit(runs, few_digits, CPU)
+    before = [path.read_bytes() for path in files]
+    with monkeypatch.context() as patched:
+        patched.setattr(capture, "capture", too_large)
+        patched.setattr(capture, "accelerate", lambda steps, *_: accelerate(steps, torch.device("cuda")))
+        failed = packs.fit_or_fail(runs, few_digits, CPU)
+    assert [run.training_name for run in runs] == list(failed)
+    assert all(str(error).endswith("asked for; lower pack=2, which changes no result") for error in failed.values())
+    assert [path.read_bytes() for path in files] == before
+    monkeypatch.setattr(loop, "Images", lambda *all: held.append([step() for step in held]) or Images(*all))
+    assert not packs.fit_or_fail(runs, few_digits, CPU) and all(map(results.is_trained, runs))
+    assert held[2:] == [[None, None]]  # their memory was free before the next pack
 
 
 def test_a_gpu_too_small_for_the_evaluation_says_what_to_lower(digits_run):

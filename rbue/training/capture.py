@@ -10,17 +10,23 @@ import torch
 from torch import fx
 from torch.nn.utils import parametrize
 
+from rbue.errors import memory_error
 from rbue.runs import devices
 
 log = logging.getLogger(__name__)
 
 
 def accelerate(steps, device, wanted="auto"):
-    """Return a function that runs all steps once, and how it does so: captured on a GPU, eager elsewhere."""
+    """Return a function that runs all steps once, and how it does so: captured on a GPU, eager elsewhere.
+
+    torch.OutOfMemoryError is raised: a smaller pack is faster than eager steps, and `fit` tells the user.
+    """
     if device.type == "cuda" and wanted == "auto":
         try:
             return capture(steps, device), "captured"
         except Exception as error:  # compilers fail in many ways, and none of them is a reason to lose the run
+            if short_of_memory := memory_error(error):
+                raise short_of_memory from None
             warn_fallback(error)
             for step in steps:
                 step.compiled_objective, step.compiled_prepare = step.objective, step.prepare

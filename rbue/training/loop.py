@@ -1,5 +1,6 @@
 """The training loop: it trains a pack of runs, epoch by epoch, from their checkpoints to their final weights."""
 
+import gc
 import math
 import time
 from contextlib import suppress
@@ -107,6 +108,7 @@ class Training:
 
 def fit(runs, data, device):
     """Train runs of one schedule side by side and save their weights. Return {training's name: why it failed}."""
+    gc.collect()  # the steps of the pack before refer to themselves, so their memory may not be free yet
     try:
         return _fit(runs, data, device)
     except torch.OutOfMemoryError as error:
