@@ -3,13 +3,13 @@ import torch
 from rbue import noise
 from rbue.data import augment
 
-IMAGES = torch.arange(1, 1 + 50 * 3 * 8 * 8).remainder(255).add(1).to(torch.uint8).view(50, 3, 8, 8)
+IMAGES = torch.arange(1, 1 + 50 * 3 * 8 * 6).remainder(255).add(1).to(torch.uint8).view(50, 3, 8, 6)
 
 
 def windows(image, crop):
     """Every window that a random crop may cut, plain and mirrored."""
     padded = torch.nn.functional.pad(image, (crop,) * 4)
-    cuts = [padded[:, t : t + 8, l : l + 8] for t in range(2 * crop + 1) for l in range(2 * crop + 1)]
+    cuts = [padded[:, t : t + 8, l : l + 6] for t in range(2 * crop + 1) for l in range(2 * crop + 1)]
     return cuts, [cut.flip(2) for cut in cuts]
 
 
