@@ -163,7 +163,8 @@ class Dropout(StochasticLayer):
 class GaussianWeight(StochasticLayer):
     """A weight drawn from N(mu, sigma^2) once per forward pass, as a parametrization of `mu` (see surgery.bayes).
 
-    The whole batch shares one draw, as in Bayes by backprop. The prior is N(0, prior^2). Subclasses define sigma.
+    The whole batch shares one draw, as in Bayes by backprop. Outside of noise.counted and noise.using, each access to
+    the weight draws anew. The prior is N(0, prior^2). Subclasses define sigma.
     """
 
     prior: Tensor
