@@ -251,13 +251,13 @@ def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits
 
 
 def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
-    words = ["-m", *TINY, "method=deep_ensemble", "members=2", "seed=0,1,2"]
+    words = ["-m", *TINY, "method=deep_ensemble", "members=2", "seed=0,1"]
     both = [train(tmp_path, *words) for _ in range(2)]
     said = [process.communicate(timeout=600) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     wrote = Counter(line for out, _ in said for line in out.splitlines() if line.startswith("wrote "))
     ended = Counter(line.split(":")[0] for _, err in said for line in err.splitlines() if "epoch 1/1" in line)
-    assert len(wrote) == 3 and set(wrote.values()) == {1}
+    assert len(wrote) == 2 and set(wrote.values()) == {1}
     assert len(ended) == 4 and set(ended.values()) == {1}
     assert not list(tmp_path.rglob(".*"))
 
@@ -360,7 +360,7 @@ def test_a_pack_asked_to_end_is_kept_at_one_step_and_goes_on_together(digits_run
 
 
 def test_a_training_that_two_cells_need_is_locked_once(digits_run, tmp_path):
-    needed = [part for seed in (0, 1) for part in digits_run("method=deep_ensemble", f"seed={seed}").trainings]
+    needed = [part for run in (digits_run("method=deep_ensemble"), digits_run("seed=1")) for part in run.trainings]
     with packs.acquire(next(packs.packs(needed, torch.device("cuda"))), {}) as own:
         assert [run.seed for run in own] == [0, 1, 2, 3]
         assert all(locks.holder(results.weights_folder(run)) for run in own)

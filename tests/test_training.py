@@ -140,10 +140,10 @@ def test_a_truncated_file_is_named_and_left_alone(name, digits_run, few_digits):
     assert path.read_bytes() == b"PK\x03\x04 half a file"
 
 
-def test_an_ensembles_members_are_the_single_runs_of_the_next_seeds(digits_run):
-    members = digits_run("method=deep_ensemble", "members=3", "seed=5").trainings
-    singles = [digits_run(f"seed={s}") for s in (5, 6, 7)]
-    assert [m.training_name for m in members] == [s.training_name for s in singles]
+def test_ensembles_of_consecutive_seeds_are_consecutive_single_runs(digits_run):
+    ensembles = [digits_run("method=deep_ensemble", "members=3", f"seed={seed}") for seed in (0, 1, 2)]
+    members = [member.training_name for ensemble in ensembles for member in ensemble.trainings]
+    assert members == [digits_run(f"seed={seed}").training_name for seed in range(9)]
 
 
 @pytest.mark.parametrize("processes", [1, 4])
