@@ -12,8 +12,7 @@ setup: $(VENV)/.ready ## Create the environment .venv with the tested versions; 
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check $(TORCH)
-	$(PY) -m pip install --quiet --disable-pip-version-check -e ".[test]"
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile $(TORCH) -e ".[test]"
 	@touch $@
 
 DEMO := outputs/demo
@@ -42,7 +41,7 @@ test: setup ## Check style and run the tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(PY) -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 
 data: setup ## Download and verify a dataset: make data DATASET=cifar10 | cifar100 | tinyimagenet
 	$(PY) scripts/prepare_data.py $(DATASET)
