@@ -12,7 +12,7 @@ setup: $(VENV)/.ready ## Create the environment .venv with the tested versions; 
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile $(TORCH) -e ".[test]"
+	$(PY) -m pip install --quiet --disable-pip-version-check $(TORCH) -e ".[test]"
 	@touch $@
 
 DEMO := outputs/demo
