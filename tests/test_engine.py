@@ -55,19 +55,14 @@ def test_compiled_gradients_are_the_eager_ones(method, digits):
 
 
 @gpu
+@pytest.mark.parametrize("network", [networks.ARCHS["small"], partly_trained])
 @pytest.mark.parametrize("method", ["single", "mc_dropout", "svi", "ivon", "dropreLU", "rrelu"])
-def test_the_captured_loss_curve_follows_the_eager_one(method, digits):
+def test_the_captured_loss_curve_follows_the_eager_one(method, network, digits, monkeypatch):
+    monkeypatch.setitem(networks.ARCHS, "small", network)
     plain, fast = (digits_step(digits, f"method={method}", "precision=fp32") for _ in range(2))
     advance, how = capture.accelerate([fast], torch.device("cuda"))
     assert how == "captured"
     assert torch.allclose(losses(plain, [plain]), losses(advance, [fast]), atol=0.02)
-
-
-@gpu
-@pytest.mark.parametrize("method", ["single", "svi", "ivon"])
-def test_a_captured_network_with_frozen_weights_follows_the_eager_one(method, digits, monkeypatch):
-    monkeypatch.setitem(networks.ARCHS, "small", partly_trained)
-    test_the_captured_loss_curve_follows_the_eager_one(method, digits)
 
 
 @pytest.mark.parametrize("method", ["single", "svi", "ivon"])
