@@ -14,7 +14,7 @@ from rbue.report.claims.values import Value
 from rbue.report.figures import headline
 from rbue.report.records import records
 from rbue.report.rows import LABELS, PROPOSED
-from rbue.report.verdict import NO, PARTLY, UNKNOWN, YES
+from rbue.report.verdict import IN_ACCURACY, IN_ECE, NO, PARTLY, UNKNOWN, YES
 from rbue.report.verdict.evidence import ENSEMBLE, SINGLE, Evidence, corrupted_passes, gather, scores
 from rbue.runs.results import collect
 
@@ -71,8 +71,19 @@ def test_better_rows_change_the_answers_and_worse_rows_change_them_back():
 
     assert compared(accuracy=5, ece=-0.05) == {YES}
     assert compared(accuracy=-5, ece=0.05) == {NO}
-    assert compared(accuracy=5, ece=0.05) == {PARTLY}
+    assert compared(accuracy=5, ece=0.05) == {IN_ACCURACY}
+    assert compared(accuracy=-5, ece=-0.05) == {IN_ECE}
     assert verdict.findings(shift(accuracy=5))[0].answer == PARTLY  # half of the rows keep the printed numbers
+
+
+def test_a_comparison_names_the_variants_with_the_lowest_and_the_highest_accuracy():
+    gains = {"MC-RReLU": -1, "MC-DropReLU(0.9)": 2}
+    flat = measured(lambda key, value: 90 + gains.get(key[2], 0) if key[3] == "accuracy" else value)
+    for row in BASELINES:
+        assert (
+            "ranges from −1.00 for MC-RReLU to +2.00 for MC-DropReLU(0.9). "
+            in about(f"better than {row}", flat).sentence
+        )
 
 
 @pytest.mark.parametrize(("accuracy", "ece", "counts"), [(9, -0.5, (90, 0)), (-9, 0.5, (0, 90)), (9, 0.5, (0, 0))])
@@ -359,6 +370,8 @@ def test_the_text_links_each_answer_to_its_claims():
         ((YES, NO, PARTLY), "RBUE is fast. It is not good. In part, it is cheap"),
         ((NO, PARTLY, UNKNOWN), "RBUE is not fast. In part, it is good. We did not measure whether it is cheap"),
         ((PARTLY, PARTLY, PARTLY), "In part, RBUE is fast, good and cheap"),
+        ((IN_ECE, IN_ECE, NO), "RBUE is not cheap. In ECE, but not in accuracy, it is fast and good"),
+        ((IN_ACCURACY, YES, YES), "RBUE is good and cheap. In accuracy, but not in ECE, it is fast"),
     ],
 )
 def test_the_first_sentence_in_short_names_rbue(answers, text):

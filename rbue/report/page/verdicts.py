@@ -1,5 +1,6 @@
 """The claims as cards: the paper's sentence, the verdict on its own numbers and on ours, and why."""
 
+from rbue.report import verdict
 from rbue.report.claims import text
 from rbue.report.columns import words
 from rbue.report.page.markup import slug, table
@@ -11,6 +12,13 @@ KINDS = {  # verdict → the class that colours it
     "does not hold": "bad",
     "not reproduced": "bad",
 }
+ANSWERS = {  # answer of a finding → the class that colours it
+    verdict.YES: "good",
+    verdict.PARTLY: "fair",
+    verdict.IN_ACCURACY: "fair",
+    verdict.IN_ECE: "fair",
+    verdict.NO: "bad",
+}
 
 
 def opening(findings):
@@ -19,7 +27,7 @@ def opening(findings):
         {
             "claim": finding.claim,
             "answer": finding.answer,
-            "kind": {"yes": "good", "partly": "fair", "no": "bad"}.get(finding.answer, "open"),
+            "kind": ANSWERS.get(finding.answer, "open"),
             "sentence": f"{finding.sentence}.",
             "claims": [(name, f"#{slug('claim', name)}") for name in finding.ids],
         }

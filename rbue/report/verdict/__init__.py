@@ -20,6 +20,7 @@ from rbue.report.text import arch_name, dataset_name
 from rbue.report.verdict.evidence import Evidence, gather
 
 YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
+IN_ACCURACY, IN_ECE = "in accuracy, not in ECE", "in ECE, not in accuracy"
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ def about(e: Evidence, places: list, rows: Iterable[str]) -> str:
 def answer(parts: list[bool]) -> str:
     """Return YES if all parts hold, NO if none does, else PARTLY."""
     return YES if all(parts) else PARTLY if any(parts) else NO
+
+
+def answer_per_metric(accuracy: bool, ece: bool) -> str:
+    """Return whether something holds in both metrics, or in which of them."""
+    return (YES if ece else IN_ACCURACY) if accuracy else (IN_ECE if ece else NO)
 
 
 # --- the findings -----------------------------------------------------------------------------------------------------
@@ -138,7 +144,7 @@ def deep_ensemble(e: Evidence) -> Found:
         f"These numbers are the {about(e, places, [ENSEMBLE, *PROPOSED])}. We chose the best variant per metric on the "
         "test images, which favours RBUE"
     )
-    return answer([gap.sign >= 0 for gap in gaps.values()]), text
+    return answer_per_metric(**{metric: gap.sign >= 0 for metric, gap in gaps.items()}), text
 
 
 def single(e: Evidence) -> Found:
@@ -162,12 +168,24 @@ def baseline(name: str, rows: list[str], e: Evidence) -> Found:
     pairs = [(p, ours, theirs) for p in places for ours in PROPOSED for theirs in rows]
     reverse = [(p, theirs, ours) for p, ours, theirs in pairs]
     text = (
-        f"Compared with {name}, the mean of the five variants shows {compare(gaps)}. These numbers are the "
-        f"{about(e, places, [*rows, *PROPOSED])}. {beside_printed(name, rows, places, e)}We also compared {len(pairs)} "
-        f"pairs of a variant and a row of {name}, with Holm's correction: the variant is better in both metrics in "
-        f"{better_in_both(e, pairs)} pairs and worse in both in {better_in_both(e, reverse)}"
+        f"Compared with {name}, the mean of the five variants shows {compare(gaps)}. {by_variant(rows, places, e)}"
+        f"These numbers are the {about(e, places, [*rows, *PROPOSED])}. {beside_printed(name, rows, places, e)}"
+        f"We also compared {len(pairs)} pairs of a variant and a row of {name}, with Holm's correction: the variant is "
+        f"better in both metrics in {better_in_both(e, pairs)} pairs and worse in both in {better_in_both(e, reverse)}"
     )
-    return answer([gap.sign > 0 for gap in gaps.values()]), text
+    return answer_per_metric(**{metric: gap.sign > 0 for metric, gap in gaps.items()}), text
+
+
+def by_variant(rows: list[str], places: list, e: Evidence) -> str:
+    """Say which variants have the lowest and the highest accuracy, compared with a baseline's rows."""
+    theirs = [mean(e.values(place, rows, "accuracy")) for place in places]
+    gaps = {
+        row: fmean((e.values(p, [row], "accuracy")[0] - other).mean for p, other in zip(places, theirs, strict=True))
+        for row in PROPOSED
+    }
+    worst, best = min(gaps, key=gaps.__getitem__), max(gaps, key=gaps.__getitem__)
+    low, high = (signed(gaps[row], ".2f") for row in (worst, best))
+    return f"By variant, the difference in accuracy ranges from {low} for {worst} to {high} for {best}. "
 
 
 def beside_printed(name: str, rows: list[str], places: list, e: Evidence) -> str:
@@ -368,11 +386,14 @@ READING = (
 
 
 def in_short(found: list[Finding]) -> str:
-    """Return which claims hold, which do not, and which hold in part, as sentences."""
-    named = {said: [f.short for f in found if f.answer == said and f.short] for said in (YES, NO, PARTLY, UNKNOWN)}
+    """Return which claims hold, which do not, and which hold in one metric or in part, as sentences."""
+    answers = (YES, NO, IN_ACCURACY, IN_ECE, PARTLY, UNKNOWN)
+    named = {said: [f.short for f in found if f.answer == said and f.short] for said in answers}
     parts = [
         f"RBUE is {listed(named[YES])}" if named[YES] else "",
         f"RBUE is {listed([f'not {name}' for name in named[NO]])}" if named[NO] else "",
+        f"In ECE, but not in accuracy, RBUE is {listed(named[IN_ECE])}" if named[IN_ECE] else "",
+        f"In accuracy, but not in ECE, RBUE is {listed(named[IN_ACCURACY])}" if named[IN_ACCURACY] else "",
         f"In part, RBUE is {listed(named[PARTLY])}" if named[PARTLY] else "",
         f"We did not measure whether RBUE is {' or '.join(named[UNKNOWN])}" if named[UNKNOWN] else "",
     ]
