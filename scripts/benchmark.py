@@ -28,6 +28,7 @@ from rbue.benchmark.parts import FOR_ALL_NETWORKS, PARTS, USUAL
 from rbue.benchmark.processes import first_step
 from rbue.cli import one_sentence_errors
 from rbue.data import DATASETS
+from rbue.errors import UserError, out_of_memory
 from rbue.runs import devices
 
 
@@ -53,12 +54,20 @@ def main(argv=None):
     for part in args.only:
         for arch in args.archs if part in FOR_ALL_NETWORKS else args.archs[:1]:
             began = time.perf_counter()
-            PARTS[part](bench, arch)
+            measure(part, bench, arch)
             print(f"({part}, {arch}: {time.perf_counter() - began:.0f} s)", flush=True)
             content, message = save(bench.content(), args.quick)
     from rbue.report.benchmark import table
 
     print(f"\n{table(content)}\n\n{message}")
+
+
+def measure(part, bench, arch):
+    try:
+        PARTS[part](bench, arch)
+    except torch.OutOfMemoryError as error:
+        way_out = f"end other programs that use it, or leave {arch} out of --archs"
+        raise UserError(out_of_memory(error, way_out)) from error
 
 
 def save(content, quick):

@@ -33,6 +33,16 @@ OURS = row("net train", "ours", 2.0, 2.5e12, images_per_second=64000.0, against=
 CONTENT = {"hardware": "a machine", "rows": [PLAIN, OURS, row("net start", "cold", 30000.0)]}
 
 
+def test_a_gpu_too_small_for_a_network_is_told_in_one_sentence(monkeypatch):
+    def too_large(*_):
+        raise torch.OutOfMemoryError("Tried to allocate 2.50 GiB.")
+
+    script = runpy.run_path(str(ROOT / "scripts" / "benchmark.py"))
+    monkeypatch.setitem(parts.PARTS, "training", too_large)
+    with pytest.raises(UserError, match=r"2\.50 GiB more were asked for; end other programs .* leave vgg13 out"):
+        script["measure"]("training", None, "vgg13")
+
+
 def test_the_table_shows_ratios_and_leaves_what_was_not_measured_open():
     limit, _, plain, ours, start = table(CONTENT).splitlines()
     assert "limit 2 to 2.5 TFLOP/s" in limit

@@ -6,6 +6,7 @@ import json
 import os
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import made_up
 import pytest
@@ -82,6 +83,19 @@ def test_a_gpu_too_small_for_the_evaluation_says_what_to_lower(digits_run):
         raise torch.OutOfMemoryError(OUT_OF_MEMORY)
     kept = json.loads((results.folder(run) / "failed.json").read_text())
     assert "lower eval_batch" in kept["reason"] and any("OutOfMemoryError" in line for line in kept["traceback"])
+
+
+def test_a_batch_too_large_to_capture_ends_the_evaluation(digits_run, few_digits, monkeypatch):
+    def too_large(*_):
+        try:
+            raise torch.OutOfMemoryError(OUT_OF_MEMORY)
+        finally:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    monkeypatch.setattr(evaluator, "Captured", too_large)
+    run = digits_run("method=dropreLU")
+    with pytest.raises(torch.OutOfMemoryError):
+        evaluator.fast(checkpoints.build(run, few_digits), run, SimpleNamespace(is_cuda=True), torch.float32)
 
 
 def test_a_full_disk_keeps_the_checkpoint_before_it(digits_run, few_digits, monkeypatch):

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from rbue import metrics, noise, surgery
 from rbue.config import Run
 from rbue.data import augment
-from rbue.errors import UserError
+from rbue.errors import UserError, memory_error
 from rbue.progress import bars
 from rbue.runs import devices
 from rbue.sampling import probabilities, sampler
@@ -209,7 +209,7 @@ def batch_size(run, device):
 
 def fast(network, run, x, dtype, refit=None):
     """Return a sampler for the test set, and its engine. On a GPU, batch-norm is folded, the precision is fp16, and the
-    network is captured if possible."""
+    network is captured if possible. torch.OutOfMemoryError is raised: smaller batches are faster than eager passes."""
     if x.is_cuda:
         network = compact(network, dtype)
     if refit and noise.of(network).sites:
@@ -218,6 +218,8 @@ def fast(network, run, x, dtype, refit=None):
         try:
             return Captured(network, run.passes, run.seed, x), "captured"
         except Exception as error:  # compilers fail in many ways, and the run can go on without one
+            if short_of_memory := memory_error(error):
+                raise short_of_memory from None
             capture.warn_fallback(error)
     return sampler(network, run.passes, run.seed, len(x)), "eager"
 
