@@ -50,8 +50,7 @@ def main(argv=None):
     refuse_unknown_filter(found, **wanted)
     name_unknown_methods(found)
     runs = records(found)
-    tables = build(runs, args.paper)
-    tables = [t for t in tables if all(value in (None, getattr(t, key)) for key, value in wanted.items())]
+    tables = build(runs, args.paper, **wanted)
     if not tables:  # the README keeps its tables
         print(f"{args.results} holds no such results yet: 'make demo' or '{COMMAND}' makes some")
         return

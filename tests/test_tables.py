@@ -4,6 +4,7 @@ import filecmp
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from io import StringIO
 
 import made_up
@@ -34,12 +35,18 @@ def result(label, accuracy=0.95, ece=0.03, seconds=200.0, hardware="NVIDIA H200"
     }
 
 
-def build(results):
-    return cells.build(made_up.read_records(results), PAPER)
+def build(results, **only):
+    return cells.build(made_up.read_records(results), PAPER, **only)
 
 
+@cache
 def committed():
     return records(collect(ROOT / "results" / "runs"))
+
+
+@cache
+def committed_tables():
+    return cells.build(committed(), PAPER)
 
 
 def seeds(label, *accuracies, **more):
@@ -47,7 +54,7 @@ def seeds(label, *accuracies, **more):
 
 
 def table(results, dataset="cifar10"):
-    return next(t for t in build(results) if t.dataset == dataset)
+    return build(results, dataset=dataset)[0]
 
 
 def cell(results, label, arch="resnet18"):
@@ -403,12 +410,13 @@ def test_no_results_is_a_sentence_and_no_files(tmp_path):
     ("name", "file"), [("tables", "out/a"), ("figures", "out/a"), ("claims", "out"), ("report", "out")]
 )
 def test_a_misspelt_folder_of_results_overwrites_nothing(name, file, tmp_path):
+    made_up.write(tmp_path / "results/runs", [result("Single")])
     out = tmp_path / file
     out.parent.mkdir(exist_ok=True)
     out.write_text("as it was")
     for words in (["--results", tmp_path / "rums"], ["--paper", tmp_path / "nope"], ["--out", "/dev/null/x"]):
         into = [] if "--out" in words else ["--out", tmp_path / "out"]
-        done = call(f"scripts/{name}.py", *into, *words)
+        done = call(f"scripts/{name}.py", *into, *words, cwd=tmp_path)
         assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(("refused: ", "failed: "))
         assert "Traceback" not in done.stderr and out.read_text() == "as it was"
 
@@ -448,7 +456,7 @@ def test_a_misspelt_word_of_a_script_is_one_sentence(line, says, tmp_path):
 def test_the_committed_tables_are_what_the_committed_results_give():
     """Run `make tables` after every new result to keep this true."""
     folder = ROOT / "results" / "tables"
-    tables = {(t.protocol, t.dataset): t for t in cells.build(committed(), PAPER)}
+    tables = {(t.protocol, t.dataset): t for t in committed_tables()}
     positions = position.build(committed(), PAPER)
     known = {*tables, *((protocol, "position") for protocol in positions)}
     for path in sorted(folder.rglob("*.md")):
@@ -477,7 +485,7 @@ def test_a_readme_is_left_alone_without_results_or_a_place_for_them(text, more, 
 def test_the_readmes_table_is_the_built_one():
     text = (ROOT / "README.md").read_text()
     shown = text.split(BEGIN)[1].split(END)[0].strip()
-    assert shown == headline(cells.build(committed(), PAPER)), "run 'make tables'"
+    assert shown == headline(committed_tables()), "run 'make tables'"
 
 
 def test_the_readme_says_that_something_is_not_measured_only_until_it_is():

@@ -82,14 +82,16 @@ def table(protocol, dataset, runs, paper, bold_found, explained):
     return Table(protocol, dataset, cells[columns], runs, bold_found, explained)
 
 
-def build(records, paper_dir):
+def build(records, paper_dir, protocol=None, dataset=None):
     """Build a Table per (protocol, dataset) with clean runs. If a dataset is in the paper, the paper's others come too.
 
-    Corrupted test sets (dataset=cifar10_c) are used in figures, not in Tables 1-3.
+    `protocol` and `dataset` choose the tables of one of them. Corrupted test sets (dataset=cifar10_c) are used in
+    figures, not in Tables 1-3.
     """
     runs, paper = records[~records.corrupted], paper_cells(paper_dir)
     wanted = set(zip(runs.protocol, runs.dataset, strict=True))
-    wanted |= {(protocol, other) for protocol, dataset in wanted if dataset in DATASETS for other in DATASETS}
+    wanted |= {(name, other) for name, known in wanted if known in DATASETS for other in DATASETS}
+    wanted = {key for key in wanted if protocol in (None, key[0]) and dataset in (None, key[1])}
     found = [printed == computed for printed, computed in bold_agreement(paper).values()]
     keys = sorted(wanted, key=lambda key: (by_protocol(key[0]), name_order(key[1])))
     explained = read_paper(paper_dir, "explained")
