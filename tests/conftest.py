@@ -1,11 +1,13 @@
 """Shared by the tests: runs composed as on the command line, and a tiny dataset."""
 
 import dataclasses
+import gc
 import hashlib
 import os
 import resource
 import sys
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 # Before torch is imported, and for all processes that tests start: sums have one order, and small networks are as fast.
@@ -13,6 +15,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT / "results" / "paper"
@@ -25,9 +28,26 @@ from rbue.runs.compose import parse, register  # noqa: E402
 register()
 
 
+FOLDERS = ("data_dir=", "results_dir=", "weights_dir=")
+
+
+def pytest_collection_finish():
+    """Collect garbage less often, as train.py does, and never search the million objects that torch keeps alive."""
+    gc.freeze()
+    gc.set_threshold(10_000)
+
+
 def compose_run(*overrides):
+    """Compose a run. Folders, in which tests differ, are set in the config that all tests with the same words share."""
+    folders = [word for word in overrides if word.startswith(FOLDERS)]
+    shared = composed(*(word for word in overrides if word not in folders))
+    return parse(OmegaConf.merge(shared, OmegaConf.from_dotlist(folders)))
+
+
+@cache
+def composed(*overrides):
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return parse(compose("config", overrides=list(overrides)))
+        return compose("config", overrides=list(overrides))
 
 
 def refused(call, *args, **kwargs):
