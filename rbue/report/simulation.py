@@ -5,6 +5,7 @@ The paper adds the variances of its two terms without their covariance.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from math import sqrt
 
 import numpy as np
@@ -30,9 +31,14 @@ def inputs():
 
 def simulate(x, keep, layer):
     """Estimate the variance of Σ_k layer(x_k, B_k) with B_k ~ B(keep)."""
-    bits = np.random.default_rng(SEED + 1).random((DRAWS, len(x))) < keep
+    bits = uniform(DRAWS, len(x)) < keep
     variance = layer(x, bits).sum(1).var(ddof=1)
     return Simulated(variance, variance * sqrt(2 / (DRAWS - 1)))
+
+
+@cache
+def uniform(*shape):
+    return np.random.default_rng(SEED + 1).random(shape)
 
 
 def dropreLU(x, bits):
