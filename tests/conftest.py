@@ -12,6 +12,7 @@ from pathlib import Path
 
 # Before torch is imported, and for all processes that tests start: sums have one order, and small networks are as fast.
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # each of the compiler's own processes would import torch
 
 import pytest
 from hydra import compose, initialize_config_dir
