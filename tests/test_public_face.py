@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 import torch
-from commands import start
+from commands import call, start
 from conftest import ROOT
 from torch import nn
 from torch.nn import functional as F
@@ -292,7 +292,7 @@ def test_the_documented_loader_runs_and_keeps_its_promise():
 
 
 def test_the_example_with_a_training_loop_tells_wrong_from_right():
-    done = start("examples/own_training_loop.py")
+    done = call("examples/own_training_loop.py")
     accuracy, kept, right, wrong = (float(line.split()[-1]) for line in done.stdout.splitlines())
     assert 0.9 < accuracy < kept and right < wrong, done.stderr
 

@@ -251,10 +251,11 @@ def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits
 
 
 def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
-    words = ["-m", *TINY, "method=single,deep_ensemble"]  # Single is the first member
-    both = [train(tmp_path, *words) for _ in range(2)]
-    said = [process.communicate(timeout=600) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
+    words = [*TINY, "method=single,deep_ensemble"]  # Single is the first member
+    other = train(tmp_path, "-m", *words)
+    mine = sweep(tmp_path, *words)
+    said = [(mine.stdout, mine.stderr), other.communicate(timeout=600)]
+    assert (mine.returncode, other.returncode) == (0, 0), said
     wrote = Counter(line for out, _ in said for line in out.splitlines() if line.startswith("wrote "))
     ended = Counter(line.split(":")[0] for _, err in said for line in err.splitlines() if "epoch 1/1" in line)
     assert len(wrote) == 2 and set(wrote.values()) == {1}
@@ -282,20 +283,30 @@ def test_damaged_corrupted_files_are_found_once_and_before_a_training(tmp_path, 
     assert all("manifest.json cannot be read" in str(reason) for reason in reasons.values())
 
 
+HOLD_UNTIL_DONE = """
+import sys, time
+from pathlib import Path
+from rbue.runs import locks
+
+lock = locks.try_lock(sys.argv[1])
+print("locked", flush=True)
+until = time.monotonic() + 120
+while not (Path(sys.argv[2]) / "result.json").exists() and time.monotonic() < until:
+    time.sleep(0.2)
+done = [(Path(cell) / "result.json").exists() for cell in sys.argv[1:]]
+lock.release()
+print("released" if done == [False, True] else done)
+"""
+
+
 def test_a_cell_that_another_process_is_at_keeps_no_other_waiting(tmp_path):
     line = [*TINY, "method=dropreLU", "q=0.8,0.9"]
     first, second = (tmp_path / results.folder(run) for run in runs(" ".join(line)))
-    lock = locks.try_lock(first)
-    process = train(tmp_path, "-m", *line)
-    try:
-        until = time.monotonic() + 120
-        while not (second / "result.json").exists() and time.monotonic() < until:
-            time.sleep(0.2)
-        assert (second / "result.json").exists() and not (first / "result.json").exists()
-    finally:
-        lock.release()
-        process.communicate(timeout=120)
-    assert process.returncode == 0 and (first / "result.json").exists()
+    other = begin("-c", HOLD_UNTIL_DONE, first, second)
+    assert other.stdout.readline() == "locked\n"
+    done = sweep(tmp_path, *line)
+    assert other.communicate(timeout=120)[0] == "released\n"  # the second cell was done, and the first was not
+    assert done.returncode == 0 and (first / "result.json").exists()
 
 
 @pytest.fixture
