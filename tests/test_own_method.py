@@ -17,12 +17,14 @@ def work(tmp_path_factory):
     for lines, path in blocks:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(lines)
-    command(
-        "train.py", "plugins=my_methods", "method=grelu", "dataset=digits", "arch=small", "protocol=demo", cwd=folder
-    )
+    (folder / "my_methods/conf/protocol").mkdir()
+    (folder / "my_methods/conf/protocol/quick.yaml").write_text(QUICK)
+    words = ["method=grelu", "dataset=digits", "arch=small", "protocol=quick"]
+    command("train.py", "plugins=my_methods", *words, cwd=folder)
     return folder
 
 
+QUICK = "# @package _global_\ndefaults: [demo, _self_]\nprotocol: quick\nepochs: 1\n"
 DOCS = (ROOT / "docs" / "extending.md").read_text()
 
 
@@ -37,15 +39,15 @@ OPTIONS = ("--plugin", "my_methods", "--paper", str(PAPER))
 
 def test_it_is_a_row_of_the_table_below_the_papers(work):
     assert "grelu(s=0.3)" in command("scripts/tables.py", "--print", *OPTIONS, cwd=work)
-    text = (work / "results/tables/demo/digits.md").read_text()
+    text = (work / "results/tables/quick/digits.md").read_text()
     rows = re.findall(r"^\| (\S+) ", text.split("##")[1], re.MULTILINE)
     assert rows[-1] == "grelu(s=0.3)" and len(rows) == 12  # after the header and the paper's ten rows
     assert "0 of 10 cells measured (small 0/10)" in text and "not in this table" not in text
-    assert "grelu(s=0.3)" in (work / "results/tables/demo/digits.tex").read_text()
+    assert "grelu(s=0.3)" in (work / "results/tables/quick/digits.tex").read_text()
 
 
 def test_it_is_in_the_figures(work):
     command("scripts/figures.py", *OPTIONS, cwd=work)
-    folder = work / "results/figures/demo/digits/small"
+    folder = work / "results/figures/quick/digits/small"
     for name in ("diversity", "diversity-matrices", "reliability", "samples", "behaviours", "twins"):
         assert "grelu" in (folder / f"{name}.csv").read_text(), name
