@@ -29,7 +29,7 @@ from rbue.runs.compose import parse, register  # noqa: E402
 register()
 
 
-FOLDERS = ("data_dir=", "results_dir=", "weights_dir=")
+GROUPS = ("method=", "dataset=", "arch=", "protocol=")
 
 
 def pytest_collection_finish():
@@ -39,10 +39,11 @@ def pytest_collection_finish():
 
 
 def compose_run(*overrides):
-    """Compose a run. Folders, in which tests differ, are set in the config that all tests with the same words share."""
-    folders = [word for word in overrides if word.startswith(FOLDERS)]
-    shared = composed(*(word for word in overrides if word not in folders))
-    return parse(OmegaConf.merge(shared, OmegaConf.from_dotlist(folders)))
+    """Compose a run. Tests that choose the same groups share a composition, which takes 0.1 s, and replace its settings
+    by their own."""
+    groups = [word for word in overrides if word.startswith(GROUPS)]
+    settings = OmegaConf.from_dotlist([word for word in overrides if word not in groups])
+    return parse(OmegaConf.merge(composed(*groups), settings))
 
 
 @cache
