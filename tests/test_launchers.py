@@ -64,9 +64,9 @@ def test_every_launcher_gives_the_same_metrics_and_counts_what_failed(launch, pa
 
 @pytest.mark.parametrize("launch", [needs("slurm_local")])
 def test_a_job_told_to_end_keeps_a_checkpoint_and_is_queued_again(launch, tmp_path):
-    sweeping = train(tmp_path, "launch=slurm_local", "epochs=12", "checkpoint_every=100")
+    sweeping = train(tmp_path, "launch=slurm_local", "epochs=20", "checkpoint_every=100")
     logs = tmp_path / "outputs" / "multirun" / ".submitit"
-    wait_for(lambda: "epoch 2/12" in "".join(p.read_text() for p in logs.rglob("*.err")))
+    wait_for(lambda: "epoch 2/20" in "".join(p.read_text() for p in logs.rglob("*.err")))
     (log,) = logs.rglob("*.err")
     (task,) = children(int(log.name.split("_")[0]))
     os.kill(task, signal.SIGUSR2)
@@ -74,7 +74,7 @@ def test_a_job_told_to_end_keeps_a_checkpoint_and_is_queued_again(launch, tmp_pa
     assert sweeping.returncode == 0, err
     said = "".join(p.read_text() for p in logs.rglob("*.out"))
     assert "Requeued job" in said
-    epochs = re.findall(r"epoch (\d+)/12", "".join(p.read_text() for p in logs.rglob("*.err")))
+    epochs = re.findall(r"epoch (\d+)/20", "".join(p.read_text() for p in logs.rglob("*.err")))
     assert epochs == sorted(set(epochs), key=int)  # no epoch was trained twice
     assert len(metrics(tmp_path)) == 1
 
