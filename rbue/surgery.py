@@ -66,7 +66,7 @@ def randomize(
     chosen = choose_position(position, need_rectifiers(rectifiers(graph), network))
     warn_of_hooks(graph, network, chosen)
     for node in chosen:
-        replace(graph, node, copy.deepcopy(recipe))
+        replace(graph, node, copy_for(graph, recipe))
     return wire(finish(graph))
 
 
@@ -246,6 +246,11 @@ def refuse_views(graph, source, new):
         raise UserError(f"an in-place rectifier overwrites memory that {name} reads later: use inplace=False there")
 
 
+def copy_for(graph, layer):
+    """Return a copy of the layer in the network's mode."""
+    return copy.deepcopy(layer).train(graph.training)
+
+
 def call(graph, node, layer, source):
     """Insert a call of `layer` directly after `node` and return it."""
     name = f"{type(layer).__name__.lower()}_{sum(isinstance(m, StochasticLayer) for m in graph.modules())}"
@@ -276,7 +281,7 @@ def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> f
     if not nodes:
         raise UserError(f"{type(network).__name__} has no place for dropout with placement={placement}: use last")
     for node in nodes:
-        follow(graph, node, copy.deepcopy(layer))
+        follow(graph, node, copy_for(graph, layer))
     return wire(finish(graph))
 
 

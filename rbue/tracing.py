@@ -65,7 +65,7 @@ def trace(network: nn.Module) -> fx.GraphModule:
         found = found or inside_contexts(network, training)
         if not found:
             refuse_written(network, written)
-            return thaw_dropout(training, evaluation)
+            return in_modes_of(network, thaw_dropout(training, evaluation))
         whole |= found
 
 
@@ -110,6 +110,14 @@ def in_mode(network, mode):
     finally:
         for module, own in before.items():
             module.training = own
+
+
+def in_modes_of(network, graph):
+    """Put the graph's modules into the network's modes. Those that tracing made are in training mode."""
+    modes = {path: module.training for path, module in network.named_modules(remove_duplicate=False)}
+    for path, module in graph.named_modules(remove_duplicate=False):
+        module.training = modes.get(path, network.training)
+    return graph
 
 
 @contextmanager

@@ -277,6 +277,20 @@ def test_functional_dropout_follows_the_mode_again():
     assert not torch.equal(network.train()(x), x)
 
 
+@pytest.mark.parametrize(
+    "change", [lambda n: rbue.randomize(n, q=1.0), lambda n: surgery.add_dropout(n, Dropout(0), "last")]
+)
+def test_the_new_network_is_in_the_mode_of_the_users_own(change):
+    class Dropping(Users):
+        def forward(self, x):
+            return self.second(F.dropout(self.relu(self.first(x)), 0.5, self.training))
+
+    network, x = Dropping().eval(), torch.randn(20, 6)
+    assert torch.equal(change(network)(x), network(x))
+    for mode in (True, False):
+        assert {m.training for m in change(network.train(mode)).modules()} == {mode}
+
+
 # --- networks of strangers --------------------------------------------------------------------------------------------
 
 
