@@ -21,6 +21,7 @@ from torch.utils.data import Dataset, IterableDataset
 from rbue import metrics, noise, surgery
 from rbue.errors import UserError, at_least, within
 from rbue.layers import StochasticLayer
+from rbue.surgery import device_of
 
 Batch = Tensor | Sequence[Any] | Mapping[str, Any]
 Sampler = Callable[..., Iterable[Tensor]]
@@ -221,11 +222,6 @@ def refuse_unknown(network: nn.Module, kwargs: Mapping[str, Any]) -> None:
 
 
 # --- the network ------------------------------------------------------------------------------------------------------
-
-
-def device_of(network: nn.Module) -> torch.device | None:
-    """Return the network's device, or None, which moves nothing, for a network without parameters and buffers."""
-    return next((t.device for group in (network.parameters(), network.buffers()) for t in group), None)
 
 
 ONE_THREAD = RLock()  # modes and noise belong to a network, and networks may share modules

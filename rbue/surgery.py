@@ -247,8 +247,13 @@ def refuse_views(graph, source, new):
 
 
 def copy_for(graph, layer):
-    """Return a copy of the layer in the network's mode."""
-    return copy.deepcopy(layer).train(graph.training)
+    """Return a copy of the layer on the network's device and in its mode."""
+    return copy.deepcopy(layer).train(graph.training).to(device_of(graph))
+
+
+def device_of(network: nn.Module) -> torch.device | None:
+    """Return the network's device, or None, which moves nothing, for a network without parameters and buffers."""
+    return next((t.device for group in (network.parameters(), network.buffers()) for t in group), None)
 
 
 def call(graph, node, layer, source):

@@ -291,6 +291,12 @@ def test_the_new_network_is_in_the_mode_of_the_users_own(change):
         assert {m.training for m in change(network.train(mode)).modules()} == {mode}
 
 
+def test_new_layers_are_on_the_networks_device():
+    network = Users().to("meta")
+    for random in (rbue.randomize(network, q=0.5), surgery.add_dropout(network, Dropout(0.5), "last")):
+        assert {buffer.device.type for buffer in random.buffers()} == {"meta"}
+
+
 # --- networks of strangers --------------------------------------------------------------------------------------------
 
 
