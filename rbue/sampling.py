@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_map
 from torch.utils.data import Dataset, IterableDataset
 
 from rbue import metrics, noise, surgery
@@ -368,9 +369,19 @@ class Stacked:
         self.once, self.every = surgery.split_at_noise(network, each)
 
     def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterator[Tensor]:
-        given, at_once = self.once(x, **self.shared, **own), max(1, self.stack // len(x))
+        # not by calling the graphs, since torch.fx would print an error that StackedIfPossible expects
+        given, at_once = self.once.forward(x, **self.shared, **own), max(1, self.stack // len(x))
         for number, ks in enumerate(torch.arange(self.samples, device=x.device).split(at_once)):
             with noise.counted(self.network, self.seed, ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
-                repeated = [t.repeat(len(ks), *[1] * (t.dim() - 1)) for t in given]
-                logits = self.every(*repeated, **self.shared)
+                logits = self.every.forward(*repeated(given, len(ks)), **self.shared)
             yield probabilities(logits, len(ks) * len(x), first=number == 0).view(len(ks), len(x), -1)
+
+
+def repeated(given: Any, times: int) -> Any:
+    """Repeat the rows of all tensors in `given`, also inside tuples, as x.max(1) returns. Single numbers stay."""
+
+    def repeat(value: Any) -> Any:
+        has_rows = torch.is_tensor(value) and value.dim() > 0
+        return value.repeat(times, *[1] * (value.dim() - 1)) if has_rows else value
+
+    return tree_map(repeat, given)

@@ -128,6 +128,24 @@ def test_images_that_meet_behind_the_noise_are_not_stacked_however_many_classes_
     assert torch.allclose(samples_of(net, x, 4).double().log(), expected.log(), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "scale",
+    [lambda x: x.numel(), lambda x: x.abs().amax(), lambda x: x.max(1, keepdim=True).values, lambda x: x.mean(0)[:5]],
+)
+def test_what_does_not_depend_on_noise_may_be_a_number_or_a_tuple(scale, capfd):
+    class Scaled(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x) * scale(x)
+
+    x, rows = X.flatten(1)[:, :8], torch.arange(len(X))
+    net = rbue.randomize(Scaled(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 5)), q=0.5)
+    with torch.no_grad():
+        expected = torch.cat(list(sampling.one_by_one(net, x, rows, 4, 0, {}))).float()
+    for samples in (1, 4):
+        assert torch.allclose(samples_of(net, x, samples), expected[:samples], atol=1e-6)
+    assert not capfd.readouterr().err
+
+
 def test_threads_that_share_a_network_get_the_numbers_of_one_thread():
     net = network().train()  # in training mode, so that predictions also switch modes
     inputs = [(X, range(7)), (X.flip(0), range(10, 17)), (X[:3], range(3))]
