@@ -384,10 +384,11 @@ def wire(network: Network) -> Network:
 
 
 def wire_if_needed(network: Network) -> Network:
-    """Wire a network if it is not yet wired: one that was built by hand, or from several networks."""
+    """Wire a network if it is not yet wired by itself: one that was built by hand or from several networks, or that was
+    wired as a part of a larger one."""
     sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
-    wired = len({id(site.noise) for site in sites}) <= 1 and all(site.noise.sites for site in sites)
-    return network if wired else wire(network)
+    together = len({id(site.noise) for site in sites}) <= 1 and all(site.noise.sites == len(sites) for site in sites)
+    return network if together and {site.site for site in sites} == set(range(len(sites))) else wire(network)
 
 
 def finish(graph: fx.GraphModule) -> fx.GraphModule:

@@ -146,6 +146,17 @@ def test_what_does_not_depend_on_noise_may_be_a_number_or_a_tuple(scale, capfd):
     assert not capfd.readouterr().err
 
 
+def test_a_network_has_the_same_samples_after_it_was_a_part_of_a_larger_one():
+    class Sum(nn.ModuleList):
+        def forward(self, x):
+            return sum(member(x) for member in self)
+
+    members = [network(), network()]
+    before = [samples_of(member, X, 2) for member in members]
+    rbue.predict(Sum(members), X, 2)
+    assert all(torch.equal(samples_of(one, X, 2), old) for one, old in zip(members, before, strict=True))
+
+
 def test_threads_that_share_a_network_get_the_numbers_of_one_thread():
     net = network().train()  # in training mode, so that predictions also switch modes
     inputs = [(X, range(7)), (X.flip(0), range(10, 17)), (X[:3], range(3))]
