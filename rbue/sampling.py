@@ -23,6 +23,7 @@ from rbue import metrics, noise, surgery
 from rbue.errors import UserError, at_least, within
 from rbue.layers import StochasticLayer
 from rbue.surgery import device_of
+from rbue.tracing import need_module
 
 Batch = Tensor | Sequence[Any] | Mapping[str, Any]
 Sampler = Callable[..., Iterable[Tensor]]
@@ -80,6 +81,7 @@ def predict(
     `forward_kwargs` are passed to the network's forward. If `images` is a tensor, keyword arguments that are tensors
     with one row per image are split into batches and repeated with the images. All others are passed unchanged.
     """
+    need_module(network)
     samples, batch, seed = whole_numbers(samples=samples, batch=batch, seed=seed)
     at_least(1, samples=samples, batch=batch)
     within(0, 2**32 - 1, seed=seed)

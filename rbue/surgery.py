@@ -72,7 +72,9 @@ def randomize(
 
 def need_stochastic(layer):
     if not isinstance(layer, StochasticLayer):
-        raise UserError(f"{type(layer).__name__} is not a stochastic layer: use DropReLU(q), RReLU() or your own")
+        what = f"{type(layer).__module__}.{type(layer).__name__}" if isinstance(layer, nn.Module) else repr(layer)
+        ours = "rbue.DropReLU(q), rbue.RReLU(), rbue.Dropout(p) or one of your own"
+        raise UserError(f"{what} is not a stochastic layer: use {ours}")
 
 
 def choose_position(position, nodes):

@@ -3,6 +3,7 @@
 import inspect
 from contextlib import contextmanager
 from itertools import zip_longest
+from typing import Any
 
 import torch
 from torch import fx, nn
@@ -46,6 +47,7 @@ def trace(network: nn.Module) -> fx.GraphModule:
     torch.no_grad or torch.autocast, or that has a backward pass of its own. Arguments after the first whose
     default is None or a bool are fixed to this default.
     """
+    need_module(network)
     refuse_wrapped(network)
     whole = set()
     while True:
@@ -67,6 +69,11 @@ def trace(network: nn.Module) -> fx.GraphModule:
             refuse_written(network, written)
             return in_modes_of(network, thaw_dropout(training, evaluation))
         whole |= found
+
+
+def need_module(network: Any) -> None:
+    if not isinstance(network, nn.Module):
+        raise UserError(f"the network is a {type(network).__name__}: pass a torch.nn.Module, such as resnet18()")
 
 
 def refuse_wrapped(network):

@@ -93,6 +93,11 @@ def test_a_wrong_number_is_refused(settings, says):
         rbue.predict(network(), X, **{"samples": 2} | settings)
 
 
+def test_a_network_that_is_none_is_refused():
+    with pytest.raises(UserError, match="the network is a type: pass a torch"):
+        rbue.predict(nn.Linear, X)
+
+
 def test_numbers_of_numpy_are_numbers():
     net = network()
     expected = samples_of(net, X, samples=2, seed=3)
