@@ -37,7 +37,9 @@ def imported(name):
     try:
         return import_module(name)
     except (Exception, SystemExit) as error:  # a plugin's code may raise anything
-        way_out = "uninstall it or fix it" if name in installed() else "is it installed, or its folder on PYTHONPATH?"
+        absent = isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}.")
+        way_out = "is it installed, or its folder on PYTHONPATH?" if absent else "correct its code"
+        way_out = "uninstall it or fix it" if name in installed() else way_out
         raise UserError(f"the plugin {name} cannot be imported ({describe(error)}): {way_out}") from error
 
 

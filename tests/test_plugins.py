@@ -318,9 +318,12 @@ def refusal(*names, folder=None, words=()):
 
 def test_what_cannot_be_imported_is_named_with_the_reason(door):
     door({"broken.py": "1 / 0"})
-    assert "the plugin broken cannot be imported (ZeroDivisionError: division by zero)" in refusal("broken")
+    wrong = "the plugin broken cannot be imported (ZeroDivisionError: division by zero): correct its code"
+    assert refusal("broken") == wrong
     os.environ[plugins.PLUGINS] = ""
-    assert "the plugin absent cannot be imported (ModuleNotFoundError: No module named" in refusal("absent")
+    absent = refusal("absent")
+    assert "the plugin absent cannot be imported (ModuleNotFoundError: No module named" in absent
+    assert "is it installed, or its folder on PYTHONPATH?" in absent
 
 
 def test_a_name_that_is_taken_is_refused(door):
