@@ -30,6 +30,8 @@ REFUSED = {
     "method=droprelu": "dropreLU, ivon, mc_dropout, rrelu, single, svi; did you mean dropreLU?",
     "method=dropreLU p=0.9": "method=dropreLU has no setting 'p': it has q and position",
     "method=rrelu q=0.9": "method=rrelu has no setting 'q': it has l, u and position",
+    "method=single p=0.9": "it has no settings of its own; python train.py --help lists those of each method",
+    "batch_size=64": "it has no settings of its own; python train.py --cfg job shows all settings of a run",
     "datset=mine": "has no setting 'datset': did you mean dataset?",
     "dataset=mine": "your own images need dataset/mine.yaml in the folder of --config-dir (docs/datasets.md)",
     "method=dropreLU q=0.8,0.9": "q has 2 values: add -m to run both",

@@ -59,7 +59,9 @@ def no_setting(method, key):
     own = ", ".join(own_settings(schema)) or "no settings of its own"
     own = " and ".join(own.rsplit(", ", 1))
     near = most_similar(key, [*schema.__dataclass_fields__, "sweep", "launch"])
-    hint = f"did you mean {near}?" if near else f"it has {own}; {COMMAND} --help lists those of each method"
+    of_another = any(key in own_settings(other) for other in METHODS.values())
+    where = "--help lists those of each method" if of_another else "--cfg job shows all settings of a run"
+    hint = f"did you mean {near}?" if near else f"it has {own}; {COMMAND} {where}"
     return f"method={method} has no setting '{key}': {hint}"
 
 
