@@ -40,6 +40,18 @@ def test_every_type_and_severity_is_scored_and_what_cannot_be_had_says_why(teste
     assert report["skipped"] == {"frost": "frost needs its textures"}
 
 
+def test_a_corruption_of_the_users_own_is_not_left_out_in_silence(tested, digits):
+    run, test, _ = tested
+
+    def reader(name, severity, device):
+        raise UserError("corruption darken gives torch.float32")
+
+    sets = Sets("generated", reader, [("darken", 1), ("darken", 2)])
+    with pytest.warns(UserWarning, match=r"your corruption darken is left out: corruption darken gives") as said:
+        corruption.report(run, test, sets)
+    assert len(said) == 1
+
+
 def test_a_killed_evaluation_goes_on_at_the_cell_it_had_reached(tested, digits):
     run, test, read = tested
     whole = corruption.report(run, test, corruption.sets(run, digits))
