@@ -79,6 +79,8 @@ OWN: dict[str, Callable[[Tensor, Tensor], float]] = {}  # the user's own metrics
 
 def metric(name: str) -> Callable:
     """Register the decorated function (probs, labels) → float as your own metric. Every new result includes it."""
+    if not isinstance(name, str):
+        raise UserError('a metric needs a name: write @metric("name")')
     if name in (*BUILT_IN, "samples", "ms_per_image"):
         raise UserError(f"metric {name} cannot be registered: results already have a number of that name")
 

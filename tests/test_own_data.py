@@ -378,6 +378,8 @@ def test_a_wrong_metric_is_refused(registered):
     probs, labels = torch.eye(3), torch.arange(3)
     with pytest.raises(UserError, match="metric ece cannot be registered"):
         metrics.metric("ece")
+    with pytest.raises(UserError, match="a metric needs a name"):  # @metric without brackets
+        metrics.metric(lambda probs, labels: 1.0)
     metrics.metric("odd")(lambda probs, labels: float("nan"))
     with pytest.raises(UserError, match="metric odd returns nan"):
         metrics.score(probs, labels)
