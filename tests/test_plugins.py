@@ -349,6 +349,12 @@ def test_a_yaml_without_its_schema_is_refused(door):
     assert "loose/conf/method/own.yaml has no schema" in said and "defaults: [/hydra/schema/own, _self_]" in said
 
 
+def test_a_yaml_without_the_value_of_a_setting_is_refused(door):
+    code = SCHEMA.format(name="own").replace("Run\n", "Run, training\n").replace("pass", "s: float = training()")
+    door({"empty/__init__.py": code, "empty/conf/method/own.yaml": own_yaml("own")})
+    assert refusal("empty", words=["method=own"]) == "s has no value: write the line 's: ...' into the method's YAML"
+
+
 def test_a_yaml_without_its_package_is_refused(door):
     folder = door({"dir/method/stray.yaml": own_yaml("stray")}) / "dir"
     said = "method=stray is named in a YAML, but no package registers it"

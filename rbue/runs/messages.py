@@ -36,6 +36,8 @@ def sentence(error, arguments=()):
     if key := re.match(r"Could not override '([^']+)'", text):
         method = next((a for a in reversed(arguments) if a.startswith("method=")), "method=single")
         return no_setting(method.removeprefix("method="), key[1])
+    if key := re.search(r"missing mandatory value: (\w+)", text):
+        return f"{key[1]} has no value: write the line '{key[1]}: ...' into the method's YAML"
     if override := re.match(r"Error merging override (.*)\n(.*)", text):
         return f"{override[1]}: {override[2]}"
     return re.sub(r"\s*\n\s*", "; ", text.split("\nSee https", 1)[0].strip())
