@@ -293,6 +293,18 @@ def test_the_new_network_is_in_the_mode_of_the_users_own(change):
         assert {m.training for m in change(network.train(mode)).modules()} == {mode}
 
 
+def test_what_forward_does_not_use_is_left_out_and_a_copy_keeps_its_own_modes():
+    network = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU()).eval()
+    own = Users()
+    own.head, own.count = nn.Linear(2, 2), nn.Parameter(torch.zeros(1))
+    left_out = {"head.weight", "head.bias", "count"}
+    assert set(own.state_dict()) - set(rbue.randomize(own, q=0.5).state_dict()) == left_out
+    rbue.randomize(copy.deepcopy(network), q=0.5).train()
+    assert not network[1].training
+    rbue.randomize(network, q=0.5).train()
+    assert network[1].training  # shared
+
+
 def test_new_layers_are_on_the_networks_device():
     network = Users().to("meta")
     for random in (rbue.randomize(network, q=0.5), surgery.add_dropout(network, Dropout(0.5), "last")):
