@@ -351,6 +351,8 @@ def plain_parameters(network: nn.Module) -> list[nn.Parameter]:
 
 def deterministic(network: nn.Module) -> nn.Module:
     """Return the deterministic network: a copy in which every stochastic layer is replaced by its mean."""
+    if isinstance(network, StochasticLayer):
+        return network.deterministic()
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if parametrize.is_parametrized(m) and is_ours(m)]:
         use_means(module)

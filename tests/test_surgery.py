@@ -192,6 +192,10 @@ def test_a_wrapped_network_is_refused_with_the_way_out(wrap, says):
         rbue.randomize(wrap(nn.Sequential(nn.Linear(4, 4), nn.ReLU())), q=0.9)
 
 
+def test_a_layer_by_itself_has_a_deterministic_form():
+    assert rbue.deterministic(DropReLU(0.75))(torch.tensor([-4.0, 2.0])).tolist() == [-1.0, 2.0]
+
+
 def test_the_deterministic_network_has_no_noise_where_a_layer_is_used_twice():
     layer = rbue.DropReLU(0.5)
     network = nn.Sequential(nn.Linear(8, 16), layer, nn.Linear(16, 16), layer, nn.Linear(16, 4))
