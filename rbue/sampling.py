@@ -128,11 +128,12 @@ def batches(
     images: Tensor | Iterable[Batch], numbers: Tensor | None, each: Mapping[str, Tensor], most: int, device: Any
 ) -> Iterator[tuple[Tensor, Tensor, dict[str, Tensor]]]:
     """Yield (images, their numbers, their keyword arguments) for at most `most` images, on the network's device."""
-    start = 0
+    start, first_shape = 0, None
     if numbers is not None and torch.is_tensor(images):
         need_one_per_image(numbers, len(images))
     for found in [images] if torch.is_tensor(images) else iterate(images):
         x = images_of(found)
+        first_shape = need_as_many_dimensions(x.shape, first_shape or x.shape)
         rows = numbers_of(found, start, len(x)) if numbers is None else taken(numbers, start, len(x))
         start += len(x)
         for cut in (slice(first, first + most) for first in range(0, len(x), most)):
@@ -161,6 +162,14 @@ def images_of(batch: Batch) -> Tensor:
             f'"images", but this one is a {type(batch).__name__}'
         )
     return found
+
+
+def need_as_many_dimensions(shape: torch.Size, first: torch.Size) -> torch.Size:
+    """Refuse one batch of images and labels that is passed like a list of batches. Return the first batch's shape."""
+    if len(shape) != len(first):
+        way_out = "of one batch with labels, pass the images alone"
+        raise UserError(f"one batch has the shape {tuple(shape)}, but the first one has {tuple(first)}: {way_out}")
+    return first
 
 
 def image_numbers(index: Tensor | Sequence[int]) -> Tensor:

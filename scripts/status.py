@@ -2,6 +2,7 @@
 
 python scripts/status.py                                 # all tables that have a result in results/runs
 python scripts/status.py sweep=table1 seed=0,1,2         # the overrides of any `python train.py -m`
+python scripts/status.py results_dir=theirs              # results of another folder
 """
 
 import argparse

@@ -156,6 +156,7 @@ def test_an_index_that_numbers_no_images_is_refused(index, says):
         ([([X], 0)], "this one is a tuple"),
         ([], "images=0 must be at least 1"),
         ([X[:0]], "images=0 must be at least 1"),
+        ((X, torch.zeros(len(X))), "of one batch with labels, pass the images alone"),
     ],
 )
 def test_what_holds_no_images_is_refused(images, says):
