@@ -3,6 +3,7 @@
 import re
 import tomllib
 import weakref
+from itertools import product
 
 import pytest
 import torch
@@ -20,9 +21,9 @@ X = torch.randn(11, 6, generator=torch.Generator().manual_seed(0))
 DATASET = TensorDataset(X, torch.zeros(11))
 
 
-def network():
+def network(device="cpu"):
     torch.manual_seed(0)
-    return rbue.randomize(nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 5)), q=0.6)
+    return rbue.randomize(nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 5)).to(device), q=0.6)
 
 
 def same(one, other):
@@ -174,8 +175,8 @@ def test_images_and_what_belongs_to_them_are_moved_to_the_networks_device():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_network_on_a_gpu_predicts_images_from_anywhere():
-    expected, net = rbue.predict(network(), X, samples=7), network().cuda()
-    for images in (X, X.cuda(), X.split(4), X.cuda().split(4)):
+    expected, nets = rbue.predict(network(), X, samples=7), (network().cuda(), network("cuda"))
+    for net, images in product(nets, (X, X.cuda(), X.split(4), X.cuda().split(4))):
         found = rbue.predict(net, images, samples=7)
         home = images.device if torch.is_tensor(images) else torch.device("cpu")
         assert found.mean.device == home and torch.allclose(found.mean.cpu(), expected.mean, atol=1e-3)
