@@ -84,16 +84,6 @@ def files_at_most(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@contextmanager
-def empty_pdfs():
-    """Write empty PDFs: they take nearly half of the time of saving a figure, and many tests read none."""
-    from matplotlib.figure import Figure
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", lambda figure, path, **more: Path(path).touch())
-        yield
-
-
 def have_same_weights(*runs):
     """Whether two trained runs have the same weights, to the bit."""
     import torch

@@ -93,7 +93,7 @@ def test_a_wrong_number_is_refused(settings, says):
         rbue.predict(network(), X, **{"samples": 2} | settings)
 
 
-def test_a_network_that_is_none_is_refused():
+def test_a_class_in_place_of_a_network_is_refused():
     with pytest.raises(UserError, match="the network is a type: pass a torch"):
         rbue.predict(nn.Linear, X)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from commands import call, call_without_torch
-from conftest import empty_pdfs
 from made_up import DIGITS, TYPES, analysed, corrupted, layer, only, read, read_records, result, sampled, write
 
 from rbue import methods
@@ -107,8 +106,7 @@ def test_the_papers_six_methods_stand_side_by_side_with_the_q_of_the_paper_or_th
 
 def test_generated_and_official_images_are_never_mixed(tmp_path):
     both = [corrupted("Single"), corrupted("Single", source="official", accuracy=0.5), corrupted("SVI")]
-    with empty_pdfs():
-        files = {path.name: path for path in corruptions.draw(only(both), tmp_path)}
+    files = {path.name: path for path in corruptions.draw(only(both), tmp_path)}
     assert {"corruptions-generated.pdf", "corruptions-official.pdf"} <= set(files)
     assert "SVI" not in files["corruptions-official.csv"].read_text()
     first = files["corruptions-official.csv"].read_text().splitlines()[1]
@@ -387,8 +385,7 @@ def test_every_figure_is_written_as_pdf_and_svg_in_the_networks_folder(tmp_path)
 
 
 def test_corrupted_runs_alone_have_their_figures(tmp_path):
-    with empty_pdfs():
-        drawn = draw(only([corrupted("MC-DropReLU(0.95)")]), tmp_path)
+    drawn = draw(only([corrupted("MC-DropReLU(0.95)")]), tmp_path)
     assert [name for name, paths in drawn.items() if paths] == ["corruption box plots"]
 
 
@@ -413,8 +410,7 @@ def test_a_method_of_ones_own_is_drawn_whatever_its_hyperparameters_are_called(o
     made = [analysed("MC-RReLU", where=DIGITS), corrupted("MC-RReLU", where=DIGITS)]
     settings = [{"p": "deep/wide", "q": q} for q in (3, 10, 25)]
     network = only([analysed("Single", where=DIGITS), *(own(found, **each) for each in settings for found in made)])
-    with empty_pdfs():
-        draw(network, tmp_path)
+    draw(network, tmp_path)
     labels = [f"own(p=deep/wide, q={q})" for q in (3, 10, 25)]
     assert list(network.clean.row) == ["Single", *labels]
     assert list(diversity.shown_runs(diversity.load(network)).index) == labels
@@ -454,8 +450,7 @@ def test_the_framework_counts_the_passes_it_shows(monkeypatch, tmp_path):
 
 
 def test_results_of_the_first_version_still_draw_what_they_have(tmp_path):
-    with empty_pdfs():
-        drawn = draw(only([result("Single"), sampled("SVI", 0.9, 0.91)]), tmp_path)
+    drawn = draw(only([result("Single"), sampled("SVI", 0.9, 0.91)]), tmp_path)
     known = ["diversity matrices", "space of behaviours", "metrics against samples"]
     assert [name for name, paths in drawn.items() if paths] == known
 
