@@ -38,6 +38,7 @@ def simulate(x, keep, layer):
 
 @cache
 def uniform(*shape):
+    """Return the random numbers that all simulations of this shape share."""
     return np.random.default_rng(SEED + 1).random(shape)
 
 

@@ -4,8 +4,6 @@ The output is Σ (1−Q)·x + Q·ReLU(x). The paper adds the variances of the tw
 covariance must be added too, which cancels the positive inputs: Var = q(1−q)·Σ_{x<0} x².
 """
 
-from functools import cache
-
 import numpy as np
 import pandas as pd
 
@@ -29,7 +27,6 @@ DRAWN = {"color": style.COLOURS["dropreLU"], "linestyle": "none", "marker": "o",
 # --- over q -----------------------------------------------------------------------------------------------------------
 
 
-@cache
 def over_q():
     """Return one row per q: the same standard normal inputs through DropReLU and through dropout at p = 1 − q."""
     x = simulation.inputs()
