@@ -118,10 +118,9 @@ def test_all_rows_and_networks_of_a_dataset_vary_alike_and_other_datasets_by_the
     assert hundred.between == pytest.approx(18) and hundred.freedom == 1
 
 
-@pytest.mark.parametrize(("seeds", "known"), [((0, 4), True), ((0, 1), False)])
-def test_independent_ensembles_tell_how_their_members_vary(tmp_path, seeds, known):
-    found = scatters(tmp_path, (DE, *C10, dict(zip(seeds, (400, 500), strict=True))))[*C10, DE]
-    assert [(s.between, s.freedom, w) for s, w in found.items()] == ([(pytest.approx(2), 1, 1 / 8)] if known else [])
+def test_ensembles_tell_how_their_members_vary(tmp_path):
+    found = scatters(tmp_path, (DE, *C10, {0: 400, 1: 500}))[*C10, DE]
+    assert [(s.between, s.freedom, w) for s, w in found.items()] == [(pytest.approx(2), 1, 1 / 8)]
 
 
 @pytest.mark.parametrize(("changes", "rows"), [({}, [Q8, f"{Q8}@all"]), ({"position": "last"}, [f"{Q8}@last"])])
@@ -135,12 +134,11 @@ def test_a_difference_of_unknown_error_undoes_no_other():
     assert holm([0.2, 1.0, 0.001, 0.03]) == [False, False, True, False]
 
 
-def test_ensembles_that_share_members_count_as_one_seed():
-    close, apart = ([result(DE, seed=s, accuracy=0.95 + s / 1000) for s in seeds] for seeds in ((0, 1), (0, 4)))
-    errors = [our_frames(runs)["matched"].set_index("metric").se["accuracy"] for runs in (close, apart)]
-    noise = 100 * binomial(0.9505, 10_000)
-    assert errors[0] == pytest.approx(np.hypot(noise, 0.1 / np.sqrt(2)), rel=0.01)
-    assert errors[1] == pytest.approx(np.hypot(100 * binomial(0.952, 10_000), 0.4 / 2), rel=0.01)
+def test_ensembles_of_two_seeds_count_as_two():
+    """They have no common member. The seeds of accuracy .950 and .954 have a standard deviation of .4 / √2 points."""
+    runs = [result(DE, seed=seed, accuracy=0.95 + seed * 0.004) for seed in (0, 1)]
+    error = our_frames(runs)["matched"].set_index("metric").se["accuracy"]
+    assert error == pytest.approx(np.hypot(100 * binomial(0.952, 10_000), 0.4 / 2), rel=0.01)
 
 
 def test_holms_correction_by_hand():

@@ -250,6 +250,14 @@ def test_times_of_two_versions_of_the_code_do_not_compare():
     assert ours("A11", [timed(RRELU, 222, "newer"), *old[1:]]).status == "not reproduced"
 
 
+def test_two_rows_compare_if_one_version_timed_both():
+    """A11: two versions timed Single, and each of the two other rows shares another one with it."""
+    singles = [timed(SINGLE, 200, "older"), *(timed(SINGLE, 300, "newer", seed=k) for k in (1, 2))]
+    runs = [*singles, timed(RRELU, 202, "older"), timed(Q95, 306, "newer")]
+    assert "2 yes of 2 (1.01× to 1.02×)" in ours("A11", runs).evidence
+    assert "1 yes of 1 (1.02×)" in ours("A11", runs[1:]).evidence
+
+
 def test_times_of_two_commits_compare_if_the_code_of_a_step_is_the_same():
     def coded(row, seconds, commit, code):
         return timed(row, seconds, commit) | {"trainings": [{"code": code, "hardware": "NVIDIA H200"}]}
@@ -273,9 +281,10 @@ def test_a_ratio_of_times_needs_one_version_in_each_place_only():
 
 def test_seeds_of_a_cell_are_timed_by_one_version():
     runs = [timed(Q95, s, c, seed=k) for k, (s, c) in enumerate([(300, "old"), (200, "new"), (202, "new")])]
-    times = our_frames(runs)["matched"].set_index(["row", "metric"])
-    assert times.value[Q95, "time"] == pytest.approx(201) and times.n[Q95, "time"] == 2
-    assert times.n[Q95, "accuracy"] == 3
+    numbers = Numbers.of(our_frames(runs)["matched"])
+    time = numbers.values[*C10, Q95, "time"]
+    assert time.mean == pytest.approx(201) and [other.mean for other in time.also] == [300]
+    assert [numbers.n[*C10, Q95, metric] for metric in ("time", "accuracy")] == [2, 3]
 
 
 # --- the rules as the claims use them ---------------------------------------------------------------------------------

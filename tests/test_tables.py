@@ -323,12 +323,6 @@ def test_times_compare_where_the_networks_were_trained_not_where_they_were_teste
     assert "GPU to itself" not in markdown(table([single, there]))  # this is the time of the whole training itself
 
 
-def test_ensembles_that_share_members_are_pointed_out():
-    shared = "share members"
-    assert shared in markdown(table(seeds("Deep Ensemble(4)", 0.96, 0.961)))
-    assert shared not in markdown(table([result("Deep Ensemble(4)"), result("Deep Ensemble(4)", seed=4)]))
-
-
 def test_durations_read_as_people_say_them():
     said = {9.96: "10.0 s", 59.96: "60.0 s", 203.1: "3 min 23 s", 3599.4: "59 min 59 s", 6120: "1.70 h"}
     assert {seconds: duration(seconds) for seconds in said} == said

@@ -19,7 +19,7 @@ from rbue.report.columns import (
     signed,
     times,
 )
-from rbue.report.rows import ARCHS, DATASETS, FULL, PROPOSED, ROWS, difference
+from rbue.report.rows import ARCHS, DATASETS, FULL, PROPOSED, difference
 from rbue.runs.compose import canonical
 
 OURS, PAPER = {"side": "ours", "bold": "ours_bold"}, {"side": "paper", "bold": "paper_bold"}
@@ -259,15 +259,6 @@ def total_note(table):
     return [f"This table needed {len(trainings)} trainings. They took {took} in total, without compilation.{papers}"]
 
 
-def ensemble_note(table):
-    """Warn that ensembles of seeds s and s+1 share all but one member, so their ± is too small."""
-    label, settings = next((label, s) for label, s in ROWS if s["method"] == "deep_ensemble")
-    seeds = table.inside[table.inside.row == label].sort_values("seed").groupby("arch").seed
-    if not (seeds.diff() < settings["members"]).any():
-        return []
-    return [f"{label}: the ensembles of neighbouring seeds share members, so their ± is too small."]
-
-
 def outside(table):
     """Describe the runs of this dataset and protocol that no table shows: 'name (epochs=2): 94.60 %, ECE 0.021'."""
     runs = table.runs[~table.runs.listed].sort_values("name").itertuples()
@@ -295,5 +286,4 @@ def notes(table):
         *cost_notes(table),
         *total_note(table),
         *difference_notes(table),
-        *ensemble_note(table),
     ]

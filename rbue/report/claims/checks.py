@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
 
 from rbue.report.claims.numbers import kind
-from rbue.report.claims.values import Value
+from rbue.report.claims.values import Value, of_one_origin
 
 VERSUS, CONDITION = ("win", "tie", "loss"), ("yes", "unclear", "no")
 BETTER = {"accuracy": 1, "ece": -1, "time": -1, "jsd": 1, "dis": 1}  # +1: higher is better, -1: lower is better
@@ -64,16 +64,15 @@ def ask(numbers, part, keys, judge, clocks=None, **more):
     `clocks` are groups of keys whose times are compared with each other; by default all are.
     """
     missing = tuple(key for key in keys if key not in numbers.values)
-    missing = missing or tuple(key for group in clocks or [keys] for key in differently_timed(numbers, group))
     if missing:
         return Item(part, tuple(keys), missing=missing, **more)
-    return replace(Item(part, tuple(keys), **more), **judge(*(numbers.values[key] for key in keys)))
-
-
-def differently_timed(numbers, keys):
-    """Return the times among these keys if they come from different code or machines: such times do not compare."""
-    times = [key for key in keys if key[3] == "time"]
-    return times if len({numbers.values[key].origin for key in times}) > 1 else []
+    values = {key: numbers.values[key] for key in keys}
+    for times in ([key for key in group if key[3] == "time"] for group in clocks or [keys]):
+        alike = of_one_origin([values[key] for key in times])
+        if alike is None:
+            return Item(part, tuple(keys), missing=tuple(times), **more)
+        values |= dict(zip(times, alike, strict=True))
+    return replace(Item(part, tuple(keys), **more), **judge(*(values[key] for key in keys)))
 
 
 def name(metric):

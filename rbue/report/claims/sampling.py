@@ -40,21 +40,16 @@ def measured(cell):
 
 
 def shows_scatter(cell):
-    """Whether it has several independent seeds that no other row has: `row@all` repeats a row."""
-    return cell.seed.nunique() > 1 and independent(cell) and not cell.row.iloc[0].endswith("@all")
+    """Whether it has several seeds that no other row has: `row@all` repeats a row."""
+    return cell.seed.nunique() > 1 and not cell.row.iloc[0].endswith("@all")
 
 
 def over_seeds(cell, seeds, scatter):
-    """Return the Sampling of a mean over seeds. An ensemble varies as the mean of its members does.
+    """Return the Sampling of a mean over seeds. An ensemble varies as the mean of its members does, and two ensembles
+    have no common member (methods/deep_ensemble.py).
 
     Single networks that are members of an ensemble count as independent of it, so their difference has too large an
     error.
     """
     mean = mean_of([sampling for _, sampling in seeds])
-    networks = cell.members.max() * (len(seeds) if independent(cell) else 1)
-    return replace(mean, seeds={scatter: 1 / networks}) if scatter else mean
-
-
-def independent(records):
-    """Whether no two seeds share a training: an ensemble's members are the trainings of the next seeds."""
-    return (records.seed.drop_duplicates().sort_values().diff().dropna() >= records.members.max()).all()
+    return replace(mean, seeds={scatter: 1 / (cell.members.max() * len(seeds))}) if scatter else mean

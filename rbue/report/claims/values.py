@@ -39,6 +39,7 @@ class Value:
     se: float = 0.0  # unpaired standard error
     sampling: Sampling | None = field(default=None, compare=False)
     origin: str = ""  # of a training time: the machine and the code that it was measured with
+    also: tuple["Value", ...] = ()  # the same time, measured with other versions of the code
 
     def __add__(self, other):
         paired = self.sampling and other.sampling and self.sampling + other.sampling
@@ -103,6 +104,13 @@ class Value:
 
     def _sign(self, tolerance):
         return int(copysign(1, self.mean)) if abs(self.mean) > max(tolerance, EXACT) else 0
+
+
+def of_one_origin(times):
+    """Return these times as one version of the code measured them on one machine, or None if none measured them all."""
+    known = [{time.origin: time for time in (value, *value.also)} for value in times]
+    common = [origin for origin in known[0] if all(origin in others for others in known)] if known else []
+    return [versions[common[0]] for versions in known] if common or not times else None
 
 
 def binomial(share, images):

@@ -9,7 +9,7 @@ import pandas as pd
 from rbue.report.claims.numbers import Numbers, corrupted, paper_frame
 from rbue.report.claims.scopes import DE as ENSEMBLE
 from rbue.report.claims.scopes import Q95, SINGLE
-from rbue.report.claims.values import Value
+from rbue.report.claims.values import Value, of_one_origin
 from rbue.report.columns import from_to
 from rbue.report.records import everywhere, in_tables, over_seeds, records
 from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, by_protocol
@@ -51,8 +51,8 @@ class Evidence:
         one's is not zero; times only if one version of the code measured them."""
         places = self.places([row, other], metric)
         pairs = [(self.ours.values[(*p, row, metric)], self.ours.values[(*p, other, metric)]) for p in places]
-        known = [(one, two) for one, two in pairs if metric != "time" or one.origin == two.origin]
-        return [one.mean / two.mean for one, two in known if two.mean]
+        known = [of_one_origin(pair) for pair in pairs]
+        return [pair[0].mean / pair[1].mean for pair in known if pair and pair[1].mean]
 
     def cost_ratios(self, metric: str, row: str, other: str) -> list[float]:
         """Return a row's cost divided by that of another row, for each network that one kind of hardware measured."""
