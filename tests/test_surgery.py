@@ -11,6 +11,8 @@ from rbue import noise, surgery
 from rbue.errors import UserError
 from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU
 from rbue.networks import ARCHS
+from rbue.surgery.calls import is_stochastic
+from rbue.surgery.dropout import PLACEMENTS
 
 
 class Users(nn.Module):
@@ -223,7 +225,7 @@ def test_rectifiers_see_maps_of_the_size_that_cifar_networks_have(arch, elements
 def test_every_rectifier_call_of_the_suites_networks_is_its_own_site(arch):
     network = ARCHS[arch](10)
     assert len(sites(rbue.randomize(network, q=0.9))) == RECTIFIERS[arch]
-    counts = {p: len(sites(surgery.add_dropout(network, Dropout(0.5), p))) for p in surgery.PLACEMENTS}
+    counts = {p: len(sites(surgery.add_dropout(network, Dropout(0.5), p))) for p in PLACEMENTS}
     assert counts["last"] == 1
     assert counts["relu"] == RECTIFIERS[arch]
     assert counts["block"] == BLOCKS[arch]
@@ -242,7 +244,7 @@ def test_a_split_network_computes_the_same(arch, position):
     x, rows = torch.randn(2, 3, 32, 32), torch.arange(2)
     with torch.no_grad(), noise.counted(network, 0, 0, rows):
         assert torch.equal(every(*once(x)), network(x))
-    assert not sites(once) or not [n for n in once.graph.nodes if surgery.is_stochastic(once, n)]
+    assert not sites(once) or not [n for n in once.graph.nodes if is_stochastic(once, n)]
 
 
 def test_a_split_network_asks_for_shapes_anew():

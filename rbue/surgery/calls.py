@@ -1,0 +1,139 @@
+"""What the calls in a traced network do: rectify, draw noise, work in place, share memory or ask for a shape."""
+
+import re
+
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+from rbue.errors import UserError
+from rbue.layers import StochasticLayer
+from rbue.tracing import DROPOUTS, Tracer, names_used, restored
+
+FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.relu.default}
+FUNCTIONAL |= {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
+
+
+def modules_called(graph, kinds):
+    """Return the nodes that call a module of one of these classes, in execution order."""
+    calls = (n for n in graph.graph.nodes if n.op == "call_module")
+    return [n for n in calls if isinstance(graph.get_submodule(n.target), kinds)]
+
+
+def rectifiers(graph):
+    """Return the nodes that apply nn.ReLU, F.relu, torch.relu, x.relu() or an in-place form, in execution order."""
+    by_module = set(modules_called(graph, nn.ReLU))
+    by_module |= {n for n in modules_called(graph, nn.Module) if n not in by_module and inner_rectifier(graph, n)}
+    return [n for n in graph.graph.nodes if n in by_module or (n.op.startswith("call") and n.target in FUNCTIONAL)]
+
+
+def inner_rectifier(graph, node):
+    """Return the path of the only nn.ReLU inside a module that is not traced into because it depends on its mode, such
+    as timm's BatchNormAct2d. Return None if there is none, or if the number of its calls is not known."""
+    module = graph.get_submodule(node.target)
+    if type(module).__module__.startswith(("torch.nn", "rbue.")) or not (inside := open_module(module)):
+        return None
+    calls, closed = rectifiers(inside), graph.graph.find_nodes(op="call_module", target=node.target)
+    return calls[0].target if len(calls) == len(closed) == 1 and calls[0].op == "call_module" else None
+
+
+def open_module(module):
+    """Return the graph of a module by itself, in its current mode, or None if it cannot be traced."""
+    try:
+        with restored(module):
+            return fx.GraphModule(module, Tracer().trace(module))
+    except Exception:  # a module's own code may raise anything if it gets a proxy
+        return None
+
+
+def refuse_hidden(graph):
+    """Refuse a module that cannot be traced into and contains rectifiers: they would silently stay deterministic."""
+    seen = set(rectifiers(graph))
+    for node in (n for n in modules_called(graph, nn.Module) if n not in seen):
+        closed = graph.get_submodule(node.target)
+        if any(map(hides_rectifier, closed.modules())):
+            raise UserError(
+                f"{node.target} is a {type(closed).__name__}, whose rectifiers torch.fx does not see: make it with "
+                "activation=rbue.DropReLU(q) where it takes one, or write it out in layers of your own"
+            )
+
+
+def hides_rectifier(module):
+    if isinstance(module, (nn.RNN, nn.RNNCell)):
+        return module.nonlinearity == "relu"
+    if isinstance(module, nn.ReLU) or getattr(module, "activation", None) in (F.relu, torch.relu):
+        return True
+    if type(module).__module__.startswith(("torch.nn", "rbue.")):
+        return False
+    inside = open_module(module)
+    return bool(rectifiers(inside) if inside else {"relu", "relu_"} & names_used(module))
+
+
+def has_hooks(module):
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def is_stochastic(graph, node):
+    """Return whether a node calls a stochastic layer, or a module that was not traced into and contains one."""
+    inside = graph.get_submodule(node.target).modules() if node.op == "call_module" else ()
+    return any(isinstance(m, StochasticLayer) for m in inside)
+
+
+def overwrites(graph, node):
+    """Return whether a node works in place on its first input, as x.relu_() and x += y do."""
+    if node.op == "call_module":
+        return bool(getattr(graph.get_submodule(node.target), "inplace", False))
+    name = name_of(node)
+    by_name = name in IN_PLACE_CALLS or re.fullmatch(r"[a-z0-9]\w*[a-z0-9]_", name)
+    by_position = node.target in FUNCTIONAL and len(node.args) > 1 and node.args[1]
+    return node.op.startswith("call") and bool(by_name or node.kwargs.get("inplace", by_position))
+
+
+IN_PLACE_CALLS = {"iadd", "isub", "imul", "itruediv", "setitem", "__setitem__"}
+
+
+def name_of(node):
+    """Return the name of the function, method or attribute that a node uses."""
+    if node.target is getattr:
+        return node.args[1]
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return name.partition(".")[0]  # aten's names go on with the overload, as in view.default
+
+
+VIEWS = {"view", "view_as", "reshape", "reshape_as", "flatten", "ravel", "unflatten", "squeeze", "unsqueeze"}
+VIEWS |= {"transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "t", "T", "mT", "H", "mH", "adjoint"}
+VIEWS |= {"chunk", "split", "split_with_sizes", "tensor_split", "hsplit", "vsplit", "dsplit", "unbind", "getitem"}
+VIEWS |= {"select", "narrow", "diagonal", "as_strided", "unfold", "expand", "expand_as", "broadcast_to"}
+VIEWS |= {"detach", "data", "real", "imag", "conj", "view_as_real", "view_as_complex"}
+# these return their input if there is nothing to change
+VIEWS |= {"contiguous", "to", "type", "type_as", "float", "double", "half", "bfloat16", "cpu", "cuda"}
+VIEW_MODULES = (nn.Flatten, nn.Unflatten, nn.Identity, *DROPOUTS.values())  # dropout returns its input in eval mode
+
+
+def viewed(graph, node):
+    """Return the node whose memory a node's output may share, or None."""
+    if node.op == "call_module":
+        shares = isinstance(graph.get_submodule(node.target), VIEW_MODULES)
+    else:
+        shares = node.op.startswith("call") and name_of(node) in VIEWS
+    return node.all_input_nodes[0] if shares or overwrites(graph, node) else None
+
+
+def refuse_views(graph, source, new):
+    """Refuse an in-place rectifier if a view of its memory is read after it: the new layer does not write there."""
+    order = {n: k for k, n in enumerate(graph.graph.nodes)}
+    aliases, queue = {None, source}, [source]
+    while queue:
+        node = queue.pop()
+        near = {viewed(graph, node), *(u for u in node.users if viewed(graph, u) is node)} - aliases
+        queue += near
+        aliases |= near
+    before = {n for n in aliases - {None, source} if order[n] < order[new]}
+    for name in (n for n in before for u in n.users if order[u] > order[new] and not asks_shape(u)):
+        raise UserError(f"an in-place rectifier overwrites memory that {name} reads later: use inplace=False there")
+
+
+def asks_shape(node):
+    """Return whether a node reads no values, as x.size() and x.shape."""
+    asks = {("call_method", "size"), ("call_method", "dim"), ("call_function", getattr)}
+    return (node.op, node.target) in asks and name_of(node) not in VIEWS

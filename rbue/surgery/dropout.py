@@ -1,0 +1,57 @@
+"""Insert dropout, or another layer, where the placement says."""
+
+from torch import fx, nn
+
+from rbue.errors import UserError, one_of
+from rbue.layers import StochasticLayer
+from rbue.surgery.calls import modules_called, rectifiers, refuse_hidden
+from rbue.surgery.wiring import call, copy_for, finish, need_stochastic, wire
+from rbue.tracing import caller, trace
+
+
+def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> fx.GraphModule:
+    """Return a copy of the network with `layer` inserted at the placement, which the paper does not specify.
+
+    last: before the last linear layer.
+    relu, conv: after every rectifier, after every convolution.
+    block: after the last rectifier of every submodule that has one (each residual block, each dense layer). For a
+    network without such submodules, such as VGG, this is the same as last.
+    """
+    one_of(PLACEMENTS, placement=placement)
+    need_stochastic(layer)
+    graph = trace(network)
+    if placement == "relu":
+        refuse_hidden(graph)
+    nodes = PLACEMENTS[placement](graph)
+    if not nodes:
+        raise UserError(f"{type(network).__name__} has no place for dropout with placement={placement}: use last")
+    for node in nodes:
+        follow(graph, node, copy_for(graph, layer))
+    return wire(finish(graph))
+
+
+def follow(graph, node, layer):
+    new = call(graph, node, layer, node)
+    node.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
+
+
+def before_last_linear(graph):
+    linear = modules_called(graph, nn.Linear)
+    if not linear:
+        raise UserError(
+            "this placement needs an nn.Linear, but the network has none: choose placement=relu or placement=conv"
+        )
+    return [linear[-1].args[0]]
+
+
+def last_of_each_block(graph):
+    last = {caller(n, skip=nn.Sequential): n for n in rectifiers(graph)}
+    return [n for block, n in last.items() if block] or before_last_linear(graph)
+
+
+PLACEMENTS = {
+    "last": before_last_linear,
+    "block": last_of_each_block,
+    "conv": lambda graph: modules_called(graph, nn.Conv2d),
+    "relu": rectifiers,
+}

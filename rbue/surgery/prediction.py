@@ -1,0 +1,117 @@
+"""What prediction makes of a random network: its mean, fewer batch-norms, and the part that no noise reaches."""
+
+import copy
+from collections import Counter
+from collections.abc import Sequence
+
+from torch import fx, nn
+from torch.nn.utils import parametrize
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from rbue.layers import GaussianWeight, Stem, StochasticLayer
+from rbue.surgery.calls import asks_shape, has_hooks, is_stochastic, modules_called, overwrites
+from rbue.surgery.wiring import finish
+from rbue.tracing import trace
+
+
+def deterministic(network: nn.Module) -> nn.Module:
+    """Return the deterministic network: a copy in which every stochastic layer is replaced by its mean."""
+    if isinstance(network, StochasticLayer):
+        return network.deterministic()
+    network = copy.deepcopy(network)
+    for module in [m for m in network.modules() if parametrize.is_parametrized(m) and is_ours(m)]:
+        use_means(module)
+    means = {module: module.deterministic() for module in network.modules() if isinstance(module, StochasticLayer)}
+    for name, module in list(network.named_modules(remove_duplicate=False)):  # one layer may be in several places
+        if module in means:
+            network.set_submodule(name, means[module])
+    return network
+
+
+def is_ours(module):
+    """Return whether a module's parametrizations are Gaussian weights. Others, such as spectral_norm, must stay."""
+    return all(isinstance(step, GaussianWeight) for chain in module.parametrizations.values() for step in chain)
+
+
+def use_means(module):
+    """Replace the module's random weights by their posterior means. torch's remove_parametrizations would change the
+    class, which copies share."""
+    means = {name: chain.original for name, chain in module.parametrizations.items()}
+    module.__class__ = parametrize.type_before_parametrizations(module)
+    del module.parametrizations
+    for name, mean in means.items():
+        module.register_parameter(name, mean)
+
+
+def fold(network):
+    """Fold batch-norm into the convolution before it. This is valid only for a network in eval mode."""
+    graph = trace(network)
+    convolutions = used_once(graph, nn.Conv2d, Stem)
+    for node, norm in used_once(graph, nn.BatchNorm2d).items():
+        source = node.all_input_nodes[0]
+        if source in convolutions and len(source.users) == 1 and norm.running_mean is not None:
+            graph.add_submodule(source.target, fuse_conv_bn_eval(convolutions[source], norm))
+            node.replace_all_uses_with(source)
+            graph.graph.erase_node(node)
+    return finish(graph)
+
+
+def used_once(graph, *kinds):
+    """Return {node: module} for the calls of modules that are called once, and whose parameters are not read elsewhere.
+
+    The modules have exactly these classes and no hooks: subclasses, parametrizations and hooks may compute more.
+    """
+    called = [n.target for n in graph.graph.nodes if n.op == "call_module"]
+    read = [n.target.rpartition(".")[0] for n in graph.graph.nodes if n.op == "get_attr"]
+    uses = Counter(called + read)
+    modules = {n: graph.get_submodule(n.target) for n in modules_called(graph, kinds)}
+    return {n: m for n, m in modules.items() if uses[n.target] == 1 and type(m) in kinds and not has_hooks(m)}
+
+
+def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Split a traced network into (once, every): the part that does not depend on noise, and the rest.
+
+    `every(*once(x))` equals the network: the output of `once` is computed once per batch and repeated for all samples.
+    Shapes are read again in `every`, where the batch is larger. Of the arguments after the first, `each` names those
+    with one row per image. Both parts take the other arguments, which are not repeated.
+    """
+    noisy, fixed = find_noisy_and_fixed(graph, each)
+    given = [n for n in graph.graph.nodes if n not in noisy | fixed and noisy & set(n.users)]
+    once, every = fx.Graph(), fx.Graph()
+    here: dict[fx.Node, fx.Node] = {}
+    there = {n: every.placeholder(n.name) for n in given}
+    for node in graph.graph.nodes:
+        if node not in noisy:
+            here[node] = once.node_copy(node, here.__getitem__)
+        if node in noisy | fixed:
+            there[node] = every.node_copy(node, there.__getitem__)
+    once.output(tuple(here[n] for n in given))
+    return fx.GraphModule(graph, once), fx.GraphModule(graph, every)
+
+
+def find_noisy_and_fixed(graph: fx.GraphModule, each: Sequence[str]) -> tuple[set[fx.Node], set[fx.Node]]:
+    """Return the nodes that depend on noise, and those that depend on no image, which are not repeated."""
+    arguments = graph.graph.find_nodes(op="placeholder")
+    noisy: set[fx.Node] = set()
+    fixed = {n for n in arguments[1:] if n.target not in each}
+    ordered = any(overwrites_shared(graph, node) for node in graph.graph.nodes)  # then no node may be reordered
+    for node in graph.graph.nodes:
+        if (
+            (ordered and node.op != "placeholder")
+            or node.op == "output"
+            or is_stochastic(graph, node)
+            or asks_shape(node)
+            or node.target is getattr  # in x.T, the rows are no longer the images
+            or noisy & set(node.all_input_nodes)
+        ):
+            noisy.add(node)
+        elif node.op != "placeholder" and fixed >= set(node.all_input_nodes):
+            fixed.add(node)
+    return noisy, fixed
+
+
+def overwrites_shared(graph, node):
+    """Return whether a node works in place on a value that other nodes read, as h.add_(y) if h is used again."""
+    written = node.args[0] if node.args else None
+    users = written.users if isinstance(written, fx.Node) else ()
+    return overwrites(graph, node) and sum(not asks_shape(u) for u in users) > 1

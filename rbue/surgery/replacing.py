@@ -1,0 +1,129 @@
+"""Replace every rectifier call of a traceable network by its own stochastic layer.
+
+A trace lists all calls in execution order, of modules and of functions, and also several calls of one module: ResNet-18
+has 17 rectifier calls, though each block has only one `self.relu`. The caller's network is not changed. The new network
+shares its parameters and their names.
+"""
+
+import copy
+import warnings
+from collections import Counter
+from typing import Any, Literal
+
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+from rbue.errors import UserError
+from rbue.layers import Dropout, DropReLU, StochasticLayer
+from rbue.surgery.calls import (
+    has_hooks,
+    inner_rectifier,
+    modules_called,
+    overwrites,
+    rectifiers,
+    refuse_hidden,
+    refuse_views,
+)
+from rbue.surgery.wiring import call, copy_for, finish, need_stochastic, wire
+from rbue.tracing import trace
+
+
+def randomize(
+    network: nn.Module,
+    layer: StochasticLayer | None = None,
+    *,
+    q: float | None = None,
+    position: Literal["all", "first", "last"] = "all",
+) -> fx.GraphModule:
+    """Return a copy of a traceable network with DropReLU(q) in place of its rectifiers.
+
+    `layer` is another stochastic layer to use instead, such as RReLU(). `position` says which rectifiers become random:
+    all, or only the first or last in execution order. Other activations stay as they are, and a warning names them.
+    """
+    if (layer is None) == (q is None):
+        raise UserError("randomize needs either q, the probability of keeping a rectifier, or a layer such as RReLU()")
+    recipe = layer if q is None else DropReLU(q)
+    need_stochastic(recipe)
+    if isinstance(recipe, Dropout):
+        way_out = "rbue.add_dropout(network, layer, 'relu') puts it after them"
+        raise UserError(f"Dropout does not rectify, so it cannot replace rectifiers: {way_out}")
+    graph = trace(network)
+    refuse_hidden(graph)
+    warn_of_others(graph)
+    chosen = choose_position(position, need_rectifiers(rectifiers(graph), network))
+    warn_of_hooks(graph, network, chosen)
+    for node in chosen:
+        replace(graph, node, copy_for(graph, recipe))
+    return wire(finish(graph))
+
+
+def choose_position(position, nodes):
+    places = {"all": slice(None), "first": slice(0, 1), "last": slice(-1, None)}
+    if position not in places:
+        raise UserError(f"position={position} is not known: choose one of {', '.join(places)}")
+    return nodes[places[position]]
+
+
+OTHERS: tuple[type[nn.Module], ...] = (nn.ReLU6, nn.Hardswish, nn.Hardtanh, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.PReLU)
+OTHERS += (nn.ELU, nn.Mish, nn.Softplus, nn.SELU, nn.CELU, nn.GLU, nn.RReLU, nn.Threshold, nn.Tanh)
+OTHER_CALLS: set[Any] = {F.relu6, F.hardswish, F.hardtanh, F.silu, F.gelu, F.leaky_relu, F.elu, F.mish, F.softplus}
+OTHER_CALLS |= {F.selu, F.celu, F.glu, F.rrelu, F.threshold, F.prelu, F.tanh, torch.tanh, "tanh", torch.maximum}
+OTHER_CALLS |= {torch.clamp_min, torch.clamp, "clamp_min", "clamp_min_", "clamp", "clamp_", F.hardtanh_}
+
+
+def warn_of_others(graph):
+    """Warn about activations that are not rectifiers, since they stay deterministic."""
+    names = [type(graph.get_submodule(n.target)).__name__ for n in modules_called(graph, OTHERS)]
+    calls = (n for n in graph.graph.nodes if n.op in ("call_function", "call_method") and n.target in OTHER_CALLS)
+    names += [n.target if isinstance(n.target, str) else n.target.__name__ for n in calls]
+    if names:
+        counts = ", ".join(f"{count} {name}" for name, count in Counter(names).items())
+        warnings.warn(f"only rectifiers become random; these activations stay as they are: {counts}", stacklevel=3)
+
+
+def warn_of_hooks(graph, network, nodes):
+    """Say which forward hooks have no effect in the new network: those of the network and of replaced rectifiers."""
+    replaced = [graph.get_submodule(n.target) for n in nodes if n.op == "call_module"]
+    names = ", ".join(sorted({type(m).__name__ for m in (network, *replaced) if has_hooks(m)}))
+    if names:
+        warnings.warn(f"forward hooks have no effect in the new network, but there are some: {names}", stacklevel=3)
+
+
+def need_rectifiers(nodes, network):
+    if not nodes and any(isinstance(m, StochasticLayer) for m in network.modules()):
+        raise UserError(f"{type(network).__name__} is already random: start from the original network")
+    if not nodes:
+        why = f"{type(network).__name__} calls no nn.ReLU or F.relu, so there is nothing to make random"
+        raise UserError(f"{why}; MC-Dropout needs none (rbue.add_dropout, method=mc_dropout)")
+    return nodes
+
+
+def replace(graph, node, layer):
+    """Replace a rectifier by the layer. After an in-place rectifier, all later users of its input read its output."""
+    if node.op == "call_module" and not isinstance(graph.get_submodule(node.target), nn.ReLU):
+        return replace_inside(graph, node, layer)
+    source = node.args[0] if node.args else node.kwargs["input"]
+    new = call(graph, node, layer, source)
+    node.replace_all_uses_with(new)
+    if overwrites(graph, node):
+        refuse_views(graph, source, new)
+        order = {n: k for k, n in enumerate(graph.graph.nodes)}
+        for user in [u for u in source.users if order[u] > order[new]]:
+            user.replace_input_with(source, new)
+    graph.graph.erase_node(node)
+
+
+def replace_inside(graph, node, layer):
+    """Replace the only rectifier of a module that is not traced into. The caller's own module is not changed."""
+    module = graph.get_submodule(node.target)
+    graph.add_submodule(node.target, with_layer(module, inner_rectifier(graph, node), layer))
+
+
+def with_layer(module, path, layer):
+    """Return a shallow copy of the module with the layer at `path`. Parameters and buffers stay shared."""
+    name, _, rest = path.partition(".")
+    shallow = copy.copy(module)
+    inner = with_layer(module._modules[name], rest, layer) if rest else layer
+    shallow._modules = module._modules | {name: inner}
+    return shallow
