@@ -1,0 +1,320 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
+from users_networks import NormAct, Users, sites
+
+import rbue
+from rbue.errors import UserError
+from rbue.layers import Dropout, DropReLU, RReLU
+from rbue.networks import ARCHS
+
+
+class InPlace(nn.Module):
+    """The input that an in-place rectifier overwrote is used again, as in pre-activation residual blocks."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.relu = nn.Linear(6, 6), nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        x = self.layer(x)
+        return self.relu(x) + x
+
+
+def test_a_users_network_becomes_mc_droprelu_with_one_call():
+    network = rbue.randomize(Users(), q=0.5)
+    assert sites(network) == [DropReLU] * 4
+    x = torch.randn(3, 6)
+    assert not torch.equal(network(x), network(x))
+
+
+@pytest.mark.parametrize("kind", [Users, InPlace])
+def test_with_q_one_the_network_computes_what_it_did(kind):
+    network, x = kind(), torch.randn(3, 6)
+    assert torch.equal(rbue.randomize(network, q=1.0)(x), network(x))
+
+
+def test_the_users_network_is_left_alone_and_shares_its_weights():
+    network = Users()
+    changed = rbue.randomize(network, q=0.5)
+    assert not sites(network)
+    assert changed.first.weight is network.first.weight
+    assert changed.state_dict().keys() == network.state_dict().keys()
+
+
+@pytest.mark.parametrize(("position", "which"), [("all", [0, 1, 2, 3]), ("first", [0]), ("last", [3])])
+def test_position_chooses_by_order_of_execution(position, which):
+    network = rbue.randomize(Users(), q=0.5, position=position)
+    names = [n.name for n in network.graph.nodes]
+    calls = [n.name for n in network.graph.nodes if "relu" in n.name]
+    assert [calls.index(c) for c in calls if c.startswith("droprelu")] == which, names
+
+
+def test_another_layer_takes_the_rectifiers_place():
+    assert sites(rbue.randomize(Users(), RReLU())) == [RReLU] * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"q": 1.5}, "q=1.5"),
+        ({"q": "0.9"}, "q='0.9' must lie in"),
+        ({"q": torch.tensor(0.9)}, "must lie in .* give a plain number, not a Tensor"),
+        ({}, "needs either q"),
+        ({"q": 0.5, "position": "middle"}, "position=middle"),
+        ({"layer": Dropout(0.2)}, "Dropout does not rectify, so it cannot replace rectifiers: rbue.add_dropout"),
+        ({"layer": nn.RReLU()}, r"torch.*\.RReLU is not a stochastic layer: use .* rbue\.RReLU\(\)"),
+        ({"layer": RReLU}, r"<class 'rbue.layers.RReLU'> is not a stochastic layer: use .* rbue\.RReLU\(\)"),
+        ({"layer": 0.9}, r"0\.9 is not a stochastic layer: use rbue\.DropReLU\(q\)"),
+        ({"network": nn.Linear(2, 2), "q": 0.5}, r"Linear calls no nn\.ReLU or F\.relu"),
+        ({"network": lambda x: x.relu(), "q": 0.9}, "the network is a function: pass a torch.nn.Module"),
+        ({"network": rbue.randomize(Users(), q=0.5), "q": 0.9}, "already random"),
+    ],
+)
+def test_a_wrong_request_is_refused_in_a_sentence(arguments, words):
+    with pytest.raises(UserError, match=words):
+        rbue.randomize(**{"network": Users()} | arguments)
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [nn.TransformerEncoderLayer(8, 2, 8), nn.RNN(8, 8, nonlinearity="relu"), nn.TransformerDecoderLayer(8, 2, 8)],
+)
+def test_a_rectifier_that_the_tracer_does_not_see_is_refused(closed):
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.closed = closed
+
+        def forward(self, x):
+            return self.closed(x, x)
+
+    with pytest.raises(UserError, match=f"closed is a {type(closed).__name__}, whose rectifiers torch.fx does not see"):
+        rbue.randomize(Network(), q=0.9)
+
+
+class Hidden(nn.Module):
+    """A module that checks its mode and has no children; its rectifier is not visible in its code."""
+
+    def __init__(self):
+        super().__init__()
+        self.rectify, self.weight = F.relu, nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x):
+        return F.dropout(self.rectify(x @ self.weight), 0.1, self.training)
+
+
+def test_modules_that_ask_for_their_mode_are_opened_for_their_rectifiers():
+    assert len(sites(rbue.randomize(nn.Sequential(Hidden(), Hidden(), nn.ReLU()), q=0.5))) == 3
+
+
+@pytest.mark.parametrize(("arch", "elements"), [("vgg13", 249_856), ("resnet18", 557_056), ("densenet121", 4_853_760)])
+def test_rectifiers_see_maps_of_the_size_that_cifar_networks_have(arch, elements):
+    """A stem that halves the image, as for ImageNet, has the same number of parameters."""
+    network, seen = rbue.randomize(ARCHS[arch](10), q=0.9).eval(), []
+    for site in (m for m in network.modules() if isinstance(m, DropReLU)):
+        site.register_forward_hook(lambda _, __, output: seen.append(output.numel()))
+    with torch.no_grad():
+        network(torch.zeros(1, 3, 32, 32))
+    assert sum(seen) == elements
+
+
+def test_what_forward_does_not_use_is_left_out_and_a_copy_keeps_its_own_modes():
+    network = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU()).eval()
+    own = Users()
+    own.head, own.count = nn.Linear(2, 2), nn.Parameter(torch.zeros(1))
+    left_out = {"head.weight", "head.bias", "count"}
+    assert set(own.state_dict()) - set(rbue.randomize(own, q=0.5).state_dict()) == left_out
+    rbue.randomize(copy.deepcopy(network), q=0.5).train()
+    assert not network[1].training
+    rbue.randomize(network, q=0.5).train()
+    assert network[1].training  # shared
+
+
+def test_activations_that_stay_are_named():
+    network = nn.Sequential(nn.Linear(8, 8), nn.Hardswish(), nn.ReLU(), nn.Hardswish(), nn.ReLU6(), nn.SELU())
+    with pytest.warns(UserWarning, match="these activations stay as they are: 2 Hardswish, 1 ReLU6, 1 SELU"):
+        rbue.randomize(network, q=0.5)
+
+
+def test_rectifiers_of_aten_are_seen_and_those_of_a_recurrent_cell_refused():
+    class Aten(nn.Linear):
+        def forward(self, x):
+            return torch.ops.aten.relu(super().forward(x).relu())
+
+    class Cell(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.RNNCell(8, 8, nonlinearity="relu")
+
+        def forward(self, x):
+            return self.cell(x.relu())
+
+    assert len(sites(rbue.randomize(Aten(8, 8), q=0.5))) == 2
+    with pytest.raises(UserError, match=r"cell is a RNNCell, whose rectifiers torch\.fx does not see"):
+        rbue.randomize(Cell(), q=0.5)
+
+
+def test_a_rectifier_in_place_on_a_view_is_refused_where_the_whole_is_read_after():
+    class Viewed(nn.Linear):
+        def forward(self, x):
+            h = super().forward(x)
+            h.view(-1, 2, 4).relu_()
+            return h
+
+    class Harmless(nn.Linear):
+        def forward(self, x):
+            return F.relu(super().forward(x).view(-1, 2, 4), inplace=True).flatten(1)
+
+    with pytest.raises(UserError, match=r"in-place rectifier overwrites memory that .* reads later"):
+        rbue.randomize(Viewed(8, 8), q=0.5)
+    own, x = Harmless(8, 8), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
+class Noisy(nn.Linear):
+    def forward(self, x):
+        h = F.relu(super().forward(x))
+        return h + 1 if self.training else h
+
+
+def test_a_functional_rectifier_in_a_module_that_depends_on_its_mode_is_refused():
+    with pytest.raises(UserError, match=r"0 is a Noisy, whose rectifiers torch\.fx does not see"):
+        rbue.randomize(nn.Sequential(Noisy(8, 8), nn.ReLU()), q=0.5)
+
+
+def test_hooks_that_are_lost_are_named():
+    network = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    network[1].register_forward_hook(lambda *_: None)
+    with pytest.warns(UserWarning, match="forward hooks have no effect .*: ReLU"):
+        rbue.randomize(network, q=0.5)
+
+
+def test_a_rectifier_deep_inside_a_module_that_depends_on_its_mode_is_replaced_there():
+    class Deep(NormAct):
+        def __init__(self, width):
+            super().__init__(width)
+            self.act = nn.Sequential(nn.Identity(), nn.Sequential(nn.ReLU()))
+
+    own, x = nn.Sequential(nn.Linear(8, 8), Deep(8)).eval(), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0).eval()(x), own(x))
+    assert sites(rbue.randomize(own, q=0.5)) == [DropReLU] and isinstance(own[1].act[1][0], nn.ReLU)
+
+
+class Rectified(nn.Linear):
+    def forward(self, x):
+        return nn.functional.relu(super().forward(x))
+
+
+@pytest.mark.parametrize("norm", [spectral_norm, weight_norm])
+def test_rectifiers_inside_a_parametrized_module_are_found(norm):
+    """torch gives such a module a class of its own, which looks like one of torch's."""
+    torch.manual_seed(0)
+    own, x = nn.Sequential(norm(Rectified(8, 8)), nn.Linear(8, 3)).eval(), torch.randn(4, 8)
+    assert torch.allclose(rbue.randomize(own, q=1.0).eval()(x), own(x))
+    random = rbue.randomize(own, q=0.5)
+    assert sum(isinstance(m, rbue.DropReLU) for m in random.modules()) == 1
+    assert rbue.predict(random, x, samples=4).mutual_information.max() > 0
+
+
+# --- memory that is shared --------------------------------------------------------------------------------------------
+
+SHARING = {
+    "view": lambda h: h.view(-1, 2, 4),
+    "view_as": lambda h: h.view_as(h),
+    "reshape": lambda h: torch.reshape(h, (-1, 2, 4)),
+    "reshape_as": lambda h: h.reshape_as(h),
+    "flatten": lambda h: torch.flatten(h),
+    "ravel": lambda h: h.ravel(),
+    "unflatten": lambda h: h.unflatten(1, (2, 4)),
+    "squeeze": lambda h: h.squeeze(),
+    "unsqueeze": lambda h: h.unsqueeze(0),
+    "transpose": lambda h: h.transpose(0, 1),
+    "permute": lambda h: torch.permute(h, (1, 0)),
+    "swapaxes": lambda h: h.swapaxes(0, 1),
+    "swapdims": lambda h: h.swapdims(0, 1),
+    "movedim": lambda h: h.movedim(0, 1),
+    "moveaxis": lambda h: h.moveaxis(0, 1),
+    "t": lambda h: h.t(),
+    "T": lambda h: h.T,
+    "mT": lambda h: h.mT,
+    "H": lambda h: h.H,
+    "mH": lambda h: h.mH,
+    "adjoint": lambda h: h.adjoint(),
+    "chunk": lambda h: h.chunk(2, 1)[0],
+    "split": lambda h: torch.split(h, 4, 1)[0],
+    "split_with_sizes": lambda h: h.split_with_sizes((3, 5), 1)[0],
+    "tensor_split": lambda h: h.tensor_split(2, 1)[0],
+    "hsplit": lambda h: h.hsplit(2)[0],
+    "vsplit": lambda h: h.vsplit(2)[0],
+    "dsplit": lambda h: h.view(-1, 2, 4).dsplit(2)[0],
+    "unbind": lambda h: torch.unbind(h, 1)[0],
+    "getitem": lambda h: h[:, 2:],
+    "__getitem__": lambda h: h.__getitem__(0),
+    "select": lambda h: h.select(1, 0),
+    "narrow": lambda h: h.narrow(1, 0, 4),
+    "diagonal": lambda h: h.diagonal(),
+    "as_strided": lambda h: h.as_strided((4, 2), (8, 1)),
+    "unfold": lambda h: h.unfold(1, 2, 2),
+    "expand": lambda h: h.expand(4, 8),
+    "expand_as": lambda h: h.expand_as(h),
+    "broadcast_to": lambda h: torch.broadcast_to(h, (4, 8)),
+    "detach": lambda h: h.detach(),
+    "data": lambda h: h.data,
+    "real": lambda h: h.real,
+    "conj": lambda h: h.conj(),
+    "view_as_real": lambda h: torch.view_as_real(torch.view_as_complex(h.view(-1, 4, 2))),
+    "contiguous": lambda h: h.contiguous(),
+    "to": lambda h: h.to(torch.float32),
+    "type_as": lambda h: h.type_as(h),
+    "float": lambda h: h.float(),
+    "cpu": lambda h: h.cpu(),
+    "aten": lambda h: torch.ops.aten.view.default(h, [-1, 2, 4]),
+    "add_": lambda h: h.add_(0.0),
+    "dropout": nn.Dropout(),
+}
+
+
+class Sharing(nn.Linear):
+    """A rectifier works in place on `part(h)`, and `whole(h)` is read after it."""
+
+    def __init__(self, part, whole=lambda h: h):
+        super().__init__(8, 8)
+        self.part, self.whole = part, whole
+
+    def forward(self, x):
+        h = super().forward(x)
+        F.relu_(self.part(h))
+        return self.whole(h)
+
+
+@pytest.mark.parametrize("name", SHARING)
+@torch.no_grad()
+def test_a_rectifier_in_place_on_shared_memory_is_refused_where_the_whole_is_read_after(name):
+    own, x = Sharing(SHARING[name]).eval(), torch.ones(4, 8)
+    own.weight.fill_(-1)  # so every element of h is negative
+    assert not torch.equal(own(x), F.linear(x, own.weight, own.bias))  # the rectifier writes into h
+    with pytest.raises(UserError, match=r"in-place rectifier overwrites memory that .* reads later"):
+        rbue.randomize(own, q=1.0)
+
+
+def test_a_view_that_is_read_as_an_attribute_counts_and_a_shape_does_not():
+    with pytest.raises(UserError, match=r"in-place rectifier overwrites memory that .* reads later"):
+        rbue.randomize(Sharing(lambda h: h.view(-1, 2, 4), lambda h: h.T), q=1.0)
+    own, x = Sharing(lambda h: h.view(-1, 2, 4), lambda h: torch.ones(h.shape)), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
+def test_a_size_that_two_views_use_is_no_shared_memory():
+    class Sized(nn.Linear):
+        def forward(self, x):
+            images = x.shape[0]
+            h = F.relu_(super().forward(x).view(images, 2, 4))
+            return h.view(images, 8)
+
+    own, x = Sized(8, 8), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))

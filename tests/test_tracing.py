@@ -1,0 +1,275 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from users_networks import NormAct, sites
+
+import rbue
+from rbue import surgery
+from rbue.errors import UserError
+from rbue.layers import DropReLU
+
+
+@pytest.mark.parametrize("error", [AssertionError(), NameError("no module"), KeyError("x")])
+def test_whatever_tracing_fails_with_is_a_sentence(error):
+    class Network(nn.Module):
+        def forward(self, x):
+            raise error
+
+    with pytest.raises(UserError, match="Network cannot be traced"):
+        rbue.randomize(Network(), q=0.9)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("wrap", "says"),
+    [
+        (nn.DataParallel, r"pass its \.module, and wrap the new network"),
+        (torch.compile, "pass the network as it was before torch.compile"),
+        (torch.jit.script, "pass the network as it was before torch.jit"),
+    ],
+)
+def test_a_wrapped_network_is_refused_with_the_way_out(wrap, says):
+    with pytest.raises(UserError, match=says):
+        rbue.randomize(wrap(nn.Sequential(nn.Linear(4, 4), nn.ReLU())), q=0.9)
+
+
+def test_a_network_that_branches_on_data_is_refused_and_what_tracing_wrote_is_put_back():
+    class Branching(nn.Linear):
+        def forward(self, x):
+            self.last = x
+            return x.relu() if x.sum() > 0 else x
+
+    network = Branching(8, 8)
+    with pytest.raises(UserError, match="Branching cannot be traced"):
+        rbue.randomize(network, q=0.5)
+    assert not hasattr(network, "last")
+
+
+class Optional(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+
+    def forward(self, x=None, mask=None, scale=1.0, flag=False, sizes=(2, 4)):
+        x = x if mask is None else x * mask
+        return self.layer((x * scale * sizes[0]).relu()) if not flag else x
+
+
+def test_arguments_that_default_to_none_or_a_bool_have_it_and_others_stay(tmp_path):
+    own, x = Optional().eval(), torch.randn(4, 8)
+    net = rbue.randomize(own, q=1.0)
+    assert torch.equal(net(x), own(x)) and torch.equal(net(x, scale=2.0), own(x, scale=2.0))
+    torch.save(net, tmp_path / "network.pt")
+    again = torch.load(tmp_path / "network.pt", weights_only=False)
+    assert torch.equal(again(x), own(x)) and torch.equal(surgery.deterministic(again)(x), own(x))
+    assert sites(rbue.randomize(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), q=0.5)) == [DropReLU]  # nothing is left over
+
+
+# --- what depends on the mode -----------------------------------------------------------------------------------------
+
+
+def test_functional_dropout_follows_the_mode_again():
+    class Dropping(nn.Module):
+        def forward(self, x):
+            return F.dropout(F.relu(x), 0.5, self.training)
+
+    network, x = rbue.randomize(Dropping(), q=1.0), torch.rand(100, 10)
+    assert torch.equal(network.eval()(x), x)
+    assert not torch.equal(network.train()(x), x)
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_dropout_that_ignores_the_mode_still_does(always):
+    class Constant(nn.Module):
+        def forward(self, x):
+            return F.dropout(F.relu(x), 0.5, always)
+
+    network, x = rbue.randomize(Constant(), q=1.0), torch.rand(50, 10)
+    for mode in (True, False):
+        assert torch.equal(network.train(mode)(x), x) != always
+
+
+class DropPath(nn.Module):
+    def forward(self, x):
+        return x * torch.rand(len(x), 1).round() * 2 if self.training else x
+
+
+class Strange(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.path = nn.Linear(8, 8), NormAct(8), DropPath()
+        self.last, self.other = nn.Linear(8, 3), NormAct(3)
+
+    def forward(self, x):
+        return self.other(self.last(self.path(self.norm(self.first(x)).relu())))
+
+
+def test_with_noise_off_the_new_network_equals_the_original_in_both_modes_and_its_buffers():
+    x = torch.randn(16, 8)
+    for traced_in in (True, False):
+        own = Strange().train(traced_in)
+        new = rbue.randomize(own, q=1.0)
+        assert own.training == traced_in and set(new.state_dict()) == set(own.state_dict())
+        for mode in (True, False):
+            a, b = copy.deepcopy(own).train(mode), copy.deepcopy(new).train(mode)
+            seeded = [torch.manual_seed(1) and network(x) for network in (a, b)]
+            assert torch.equal(*seeded)
+            assert all(torch.equal(a.state_dict()[k], v) for k, v in b.state_dict().items())
+
+
+def test_prediction_changes_no_buffer_of_such_a_network_and_batches_do_not_meet():
+    own, x = Strange(), torch.randn(16, 8)
+    before = copy.deepcopy(own.state_dict())
+    network = rbue.randomize(own, q=0.5)
+    assert sites(network) == [DropReLU] * 3 and isinstance(own.norm.act, nn.ReLU)
+    whole, few = (rbue.predict(network, x[:n], samples=4).mean for n in (16, 5))
+    assert torch.allclose(whole[:5], few, atol=1e-6)
+    assert all(torch.equal(before[k], v) for k, v in own.state_dict().items())
+
+
+def test_a_network_that_depends_on_its_mode_in_its_own_forward_is_refused():
+    class Auxiliary(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x).relu()
+            return (y, y * 2) if self.training else y
+
+    with pytest.raises(UserError, match="the forward of Auxiliary differs between training and testing"):
+        rbue.randomize(Auxiliary(8, 8), q=0.5)
+
+
+# --- what forward writes, makes and opens -----------------------------------------------------------------------------
+
+
+def test_a_counter_kept_in_forward_is_refused_and_left_as_it_was():
+    class Counting(nn.Linear):
+        steps = 0
+
+        def forward(self, x):
+            self.steps += 1
+            return super().forward(x).relu()
+
+    network = Counting(8, 8)
+    with pytest.raises(UserError, match=r"the forward of Counting assigns self\.steps"):
+        rbue.randomize(network, q=0.5)
+    assert network.steps == 0 and "steps" not in vars(network)
+
+
+def test_a_counter_in_a_buffer_is_refused_and_left_as_it_was():
+    class Counting(nn.Linear):
+        def __init__(self):
+            super().__init__(8, 8)
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x):
+            self.seen += 1
+            return super().forward(x).relu() * self.seen
+
+    network = Counting()
+    with pytest.raises(UserError, match=r"the forward of Counting assigns self\.seen"):
+        rbue.randomize(network, q=0.5)
+    assert network.seen == 0
+
+
+def test_a_constant_in_forward_stays_out_of_the_users_network():
+    class Scaled(nn.Linear):
+        def forward(self, x):
+            h = super().forward(x).relu() * torch.tensor([1.0, 2.0, 3.0])
+            return torch.where(h > 0, h, torch.tensor(torch.nan)).nan_to_num(-1.0)
+
+    own, x = Scaled(8, 3), torch.randn(4, 8)
+    names = set(vars(own))
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x)) and set(vars(own)) == names
+
+
+class Scaled(nn.Module):
+    """A module that makes a tensor in forward, whose value depends on the mode or on chance."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def forward(self, x):
+        return x * self.value(self)
+
+
+CONSTANTS = {
+    "the mode": lambda module: torch.tensor(1.0 if module.training else 4.0),
+    "chance": lambda module: torch.rand(()),
+}
+
+
+@pytest.mark.parametrize("kind", CONSTANTS)
+def test_a_tensor_that_forward_makes_is_not_frozen_at_one_of_its_values(kind):
+    own, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), Scaled(CONSTANTS[kind])), torch.randn(4, 8)
+    new = rbue.randomize(own, q=1.0)
+    for mode in (True, False):
+        torch.manual_seed(0)
+        expected = own.train(mode)(x)
+        torch.manual_seed(0)
+        assert torch.equal(new.train(mode)(x), expected)
+
+    class Whole(nn.Linear):
+        def forward(self, x):
+            return super().forward(x).relu() * CONSTANTS[kind](self)
+
+    with pytest.raises(UserError, match="differs between training and testing, or draws random numbers"):
+        rbue.randomize(Whole(8, 8), q=1.0)
+
+
+class Frozen(nn.Sequential):
+    """A network whose first layer is frozen or computed in another precision, by a context in forward."""
+
+    def __init__(self, context):
+        super().__init__(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+        self.context = context
+
+    def forward(self, x):
+        with self.context():
+            x = self[0](x)
+        return self[2](self[1](x))
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, lambda: torch.autocast("cpu", torch.bfloat16)])
+def test_a_context_that_the_new_network_would_not_open_is_refused(context):
+    with pytest.raises(UserError, match=r"forward of Frozen opens torch\.no_grad or torch\.autocast"):
+        rbue.randomize(Frozen(context), q=0.9)
+    same = Frozen(lambda: torch.autocast("cpu", torch.bfloat16, enabled=False))  # changes nothing here
+    assert sites(rbue.randomize(same, q=0.9)) == [DropReLU]
+
+
+def test_a_module_that_opens_a_context_still_does():
+    inner = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    frozen = Frozen(torch.no_grad)
+    frozen[1], frozen[2] = nn.Tanh(), inner
+    own, x = nn.Sequential(frozen, nn.ReLU()), torch.randn(4, 8)
+    new = rbue.randomize(own, q=1.0)
+    new(x).sum().backward()
+    assert torch.equal(new(x), own(x)) and frozen[0].weight.grad is None and inner[0].weight.grad is not None
+    assert sites(rbue.randomize(nn.Sequential(Frozen(torch.no_grad), nn.ReLU()), q=0.9)) == [DropReLU] * 2
+
+
+class Straight(torch.autograd.Function):
+    """The sign, whose gradient is that of the identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class Binary(nn.Module):
+    def forward(self, x):
+        return Straight.apply(x)
+
+
+def test_a_backward_pass_of_ones_own_stays():
+    own = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), Binary(), nn.Linear(8, 3))
+    new, x = rbue.randomize(own, q=1.0), torch.randn(4, 8)
+    grads = [torch.autograd.grad(network(x).sum(), own[0].weight)[0] for network in (own, new)]
+    assert torch.equal(*grads) and grads[0].abs().sum() > 0
