@@ -71,6 +71,14 @@ def test_dropout_after_rectifiers_that_the_tracer_does_not_see_is_refused():
         rbue.add_dropout(closed, Dropout(0.5), "relu")
 
 
+def test_dropout_after_rectifiers_that_are_already_random_is_refused_with_the_way_out():
+    plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+    with pytest.raises(UserError, match="already random and has no rectifier left: add dropout first, as in"):
+        rbue.add_dropout(rbue.randomize(plain, q=0.9), Dropout(0.5), "relu")
+    both = rbue.randomize(rbue.add_dropout(plain, Dropout(0.5), "relu"), q=0.9)
+    assert [n.target for n in both.graph.nodes if n.op == "call_module"] == ["0", "droprelu_1", "dropout_0", "2"]
+
+
 def test_dropout_of_a_network_drops_where_it_is_placed():
     network = surgery.add_dropout(ARCHS["resnet18"](10), Dropout(1.0), "last").eval()
     assert torch.equal(network(torch.randn(2, 3, 32, 32)), network.fc.bias.expand(2, -1))  # nothing else reaches it

@@ -3,7 +3,7 @@
 from torch import fx, nn
 
 from rbue.errors import UserError, one_of
-from rbue.layers import StochasticLayer
+from rbue.layers import Dropout, GaussianWeight, StochasticLayer
 from rbue.surgery.calls import modules_called, rectifiers, refuse_hidden
 from rbue.surgery.wiring import call, copy_for, finish, need_stochastic, wire
 from rbue.tracing import caller, trace
@@ -24,10 +24,18 @@ def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> f
         refuse_hidden(graph)
     nodes = PLACEMENTS[placement](graph)
     if not nodes:
-        raise UserError(f"{type(network).__name__} has no place for dropout with placement={placement}: use last")
+        refuse_nowhere(network, placement)
     for node in nodes:
         follow(graph, node, copy_for(graph, layer))
     return wire(finish(graph))
+
+
+def refuse_nowhere(network, placement):
+    layers = [m for m in network.modules() if isinstance(m, StochasticLayer)]
+    if placement == "relu" and any(not isinstance(m, (Dropout, GaussianWeight)) for m in layers):
+        way_out = "rbue.randomize(rbue.add_dropout(network, layer, 'relu'), q=0.9)"
+        raise UserError(f"the network is already random and has no rectifier left: add dropout first, as in {way_out}")
+    raise UserError(f"{type(network).__name__} has no place for dropout with placement={placement}: use last")
 
 
 def follow(graph, node, layer):
