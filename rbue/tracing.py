@@ -60,10 +60,7 @@ def trace(network: nn.Module) -> fx.GraphModule:
             continue
         found = mode_dependent(network, training, evaluation)
         if "" in found or (found and found <= whole):
-            raise UserError(
-                f"the forward of {type(network).__name__} differs between training and testing, or draws random "
-                "numbers: move this into a submodule, or replace its rectifiers by rbue.DropReLU(q) by hand"
-            )
+            refuse_mode(network)
         found = found or inside_contexts(network, training)
         if not found:
             refuse_written(network, written)
@@ -87,6 +84,14 @@ def refuse_wrapped(network):
         way_out = "pass the network as it was before torch.compile, and compile the new one"
     if way_out:
         raise UserError(f"{type(network).__name__} cannot be traced by torch.fx: {way_out}")
+
+
+def refuse_mode(network):
+    way_out = "move this into a submodule, or replace its rectifiers by rbue.DropReLU(q) by hand"
+    if getattr(network, "aux_logits", False):
+        way_out = "make it with aux_logits=False"  # torchvision's GoogLeNet and Inception
+    why = f"the forward of {type(network).__name__} differs between training and testing, or draws random numbers"
+    raise UserError(f"{why}: {way_out}")
 
 
 def trace_in_mode(network, mode, whole):

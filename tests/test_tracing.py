@@ -2,6 +2,7 @@ import copy
 
 import pytest
 import torch
+import torchvision
 from torch import nn
 from torch.nn import functional as F
 from users_networks import NormAct, sites
@@ -138,6 +139,14 @@ def test_a_network_that_depends_on_its_mode_in_its_own_forward_is_refused():
 
     with pytest.raises(UserError, match="the forward of Auxiliary differs between training and testing"):
         rbue.randomize(Auxiliary(8, 8), q=0.5)
+
+
+@pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
+def test_networks_with_auxiliary_outputs_are_refused_with_the_way_out(name):
+    make = getattr(torchvision.models, name)
+    with pytest.raises(UserError, match=r"differs between training and testing.*: make it with aux_logits=False"):
+        rbue.randomize(make(init_weights=False), q=0.5)
+    assert sites(rbue.randomize(make(init_weights=False, aux_logits=False), q=0.5))
 
 
 # --- what forward writes, makes and opens -----------------------------------------------------------------------------
