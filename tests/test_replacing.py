@@ -1,4 +1,5 @@
 import copy
+import re
 
 import pytest
 import torch
@@ -139,6 +140,56 @@ def test_activations_that_stay_are_named():
     network = nn.Sequential(nn.Linear(8, 8), nn.Hardswish(), nn.ReLU(), nn.Hardswish(), nn.ReLU6(), nn.SELU())
     with pytest.warns(UserWarning, match="these activations stay as they are: 2 Hardswish, 1 ReLU6, 1 SELU"):
         rbue.randomize(network, q=0.5)
+
+
+BY_HAND = {
+    "where(x > 0, x, y)": [
+        lambda h: torch.where(h > 0, h, 0),
+        lambda h: torch.where(h.le(0), torch.zeros_like(h), h),
+        lambda h: h.where(h >= 0, 0),
+    ],
+    "x * (x > 0)": [lambda h: h * (h > 0), lambda h: (h > 0).float() * h, lambda h: h.mul_((h > 0).to(h.dtype))],
+    "clamp": [lambda h: torch.clamp(h, min=0), lambda h: h.clamp(0), lambda h: torch.clamp_(h, 0)],
+    "clamp_min": [lambda h: torch.clamp_min(h, 0), lambda h: h.clamp_min_(0), lambda h: torch.ops.aten.clamp_min(h, 0)],
+    "clip": [lambda h: torch.clip(h, 0), lambda h: h.clip(0)],
+    "maximum": [lambda h: torch.maximum(h, torch.zeros_like(h)), lambda h: h.maximum(torch.zeros_like(h))],
+    "threshold": [lambda h: F.threshold(h, 0, 0), lambda h: F.threshold_(h, 0, 0), lambda h: torch.threshold(h, 0, 0)],
+}
+
+
+class ByHand(nn.Linear):
+    """A rectifier of torch's, and a function that may be one."""
+
+    def __init__(self, function):
+        super().__init__(8, 8)
+        self.function = function
+
+    def forward(self, x):
+        return self.function(super().forward(x.relu()))
+
+
+@pytest.mark.parametrize(("name", "rectify"), [(name, each) for name, forms in BY_HAND.items() for each in forms])
+def test_rectifiers_that_are_written_by_hand_are_named(name, rectify):
+    own, x = ByHand(rectify), torch.randn(4, 8)
+    assert torch.equal(own(x), F.linear(x.relu(), own.weight, own.bias).relu())
+    with pytest.warns(UserWarning, match=re.escape(f"these activations stay as they are: 1 {name}")):
+        network = rbue.randomize(own, q=0.5)
+    assert sites(network) == [DropReLU]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda h: h * (h.mean(1, keepdim=True) > 0),
+        lambda h: torch.where(h.isnan(), 0, h),
+        lambda h: torch.where(h == 0, 1, h),
+        lambda h: h * h.float(),
+        lambda h: torch.mul(h, 2).max(1),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_masks_and_products_count_as_no_activation(function):
+    assert sites(rbue.randomize(ByHand(function), q=0.5)) == [DropReLU]
 
 
 def test_rectifiers_of_aten_are_seen_and_those_of_a_recurrent_cell_refused():

@@ -8,11 +8,9 @@ shares its parameters and their names.
 import copy
 import warnings
 from collections import Counter
-from typing import Any, Literal
+from typing import Literal
 
-import torch
 from torch import fx, nn
-from torch.nn import functional as F
 
 from rbue.errors import UserError
 from rbue.layers import Dropout, DropReLU, StochasticLayer
@@ -20,6 +18,7 @@ from rbue.surgery.calls import (
     has_hooks,
     inner_rectifier,
     modules_called,
+    name_of,
     overwrites,
     rectifiers,
     refuse_hidden,
@@ -67,19 +66,35 @@ def choose_position(position, nodes):
 
 OTHERS: tuple[type[nn.Module], ...] = (nn.ReLU6, nn.Hardswish, nn.Hardtanh, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.PReLU)
 OTHERS += (nn.ELU, nn.Mish, nn.Softplus, nn.SELU, nn.CELU, nn.GLU, nn.RReLU, nn.Threshold, nn.Tanh)
-OTHER_CALLS: set[Any] = {F.relu6, F.hardswish, F.hardtanh, F.silu, F.gelu, F.leaky_relu, F.elu, F.mish, F.softplus}
-OTHER_CALLS |= {F.selu, F.celu, F.glu, F.rrelu, F.threshold, F.prelu, F.tanh, torch.tanh, "tanh", torch.maximum}
-OTHER_CALLS |= {torch.clamp_min, torch.clamp, "clamp_min", "clamp_min_", "clamp", "clamp_", F.hardtanh_}
+OTHER_CALLS = {"relu6", "hardswish", "hardtanh", "silu", "gelu", "leaky_relu", "prelu", "elu", "mish", "softplus"}
+OTHER_CALLS |= {"selu", "celu", "glu", "rrelu", "threshold", "tanh", "clamp", "clamp_min", "clip", "maximum"}
+COMPARED = {"where": "where(x > 0, x, y)", "mul": "x * (x > 0)"}  # rectifiers that are written as a comparison
+CASTS = {"float", "to", "type", "type_as"}
 
 
 def warn_of_others(graph):
-    """Warn about activations that are not rectifiers, since they stay deterministic."""
+    """Warn about activations that are not rectifiers, or not seen as such, since they stay deterministic."""
     names = [type(graph.get_submodule(n.target)).__name__ for n in modules_called(graph, OTHERS)]
-    calls = (n for n in graph.graph.nodes if n.op in ("call_function", "call_method") and n.target in OTHER_CALLS)
-    names += [n.target if isinstance(n.target, str) else n.target.__name__ for n in calls]
+    calls = [n for n in graph.graph.nodes if n.op in ("call_function", "call_method")]
+    names += [name for name in map(other_activation, calls) if name]
     if names:
         counts = ", ".join(f"{count} {name}" for name, count in Counter(names).items())
         warnings.warn(f"only rectifiers become random; these activations stay as they are: {counts}", stacklevel=3)
+
+
+def other_activation(node):
+    """Return the name of the activation that a node calls, in place or not, or None."""
+    name = name_of(node).strip("_")
+    if name in COMPARED and compares_itself(node):
+        return COMPARED[name]
+    return name if name in OTHER_CALLS else None
+
+
+def compares_itself(node):
+    """Return whether an input of a node is a comparison of another one, as in x * (x > 0) and x * (x > 0).float()."""
+    inputs = set(node.all_input_nodes)
+    masks = inputs | {source for n in inputs if name_of(n) in CASTS for source in n.all_input_nodes[:1]}
+    return any(name_of(mask) in {"gt", "ge", "lt", "le"} and inputs & set(mask.all_input_nodes) for mask in masks)
 
 
 def warn_of_hooks(graph, network, nodes):
