@@ -90,8 +90,10 @@ def test_a_comparison_names_the_variants_with_the_lowest_and_the_highest_accurac
 def test_wins_and_losses_in_both_metrics_are_counted(accuracy, ece, counts):
     sentence = about("better than MC-Dropout", shift(accuracy, ece)).sentence
     won, lost = counts
-    assert "compared 90 pairs of a variant and a row of MC-Dropout, with Holm's correction: the variant" in sentence
-    assert sentence.endswith(f"better in both metrics in {won} pairs and worse in both in {lost}")
+    assert "Of 90 comparisons of one variant with MC-Dropout(0.2) or MC-Dropout(0.5) on one network (with" in sentence
+    assert sentence.endswith(
+        f"Holm's correction), the variant is better in both metrics in {won} and worse in both in {lost}"
+    )
 
 
 def test_a_baseline_is_shown_with_the_ece_that_the_paper_prints_for_it():
@@ -367,11 +369,11 @@ def test_the_text_links_each_answer_to_its_claims():
 @pytest.mark.parametrize(
     ("answers", "text"),
     [
-        ((YES, NO, PARTLY), "RBUE is fast. It is not good. In part, it is cheap"),
-        ((NO, PARTLY, UNKNOWN), "RBUE is not fast. In part, it is good. We did not measure whether it is cheap"),
-        ((PARTLY, PARTLY, PARTLY), "In part, RBUE is fast, good and cheap"),
-        ((IN_ECE, IN_ECE, NO), "RBUE is not cheap. In ECE, but not in accuracy, it is fast and good"),
-        ((IN_ACCURACY, YES, YES), "RBUE is good and cheap. In accuracy, but not in ECE, it is fast"),
+        ((YES, NO, PARTLY), "RBUE is fast. It is not good. It is partly cheap"),
+        ((NO, PARTLY, UNKNOWN), "RBUE is not fast. It is partly good. We did not measure whether it is cheap"),
+        ((PARTLY, PARTLY, PARTLY), "RBUE is partly fast, partly good and partly cheap"),
+        ((IN_ECE, IN_ECE, NO), "RBUE is not cheap. It is fast and good in ECE, but not in accuracy"),
+        ((IN_ACCURACY, YES, YES), "RBUE is good and cheap. It is fast in accuracy, but not in ECE"),
     ],
 )
 def test_the_first_sentence_in_short_names_rbue(answers, text):

@@ -33,7 +33,7 @@ MEANINGS = {
     "paper": "trains as Section 4.1.2 of the paper states",
     "matched": "trains like `paper`, but with the weight decay that fits the printed accuracies",
     "fast": "trains for fewer epochs, for a quick result",
-    "demo": "trains on handwritten digits, which takes seconds",
+    "demo": "trains for a few epochs on handwritten digits",
 }
 
 

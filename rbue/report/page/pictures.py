@@ -42,7 +42,7 @@ PRINTED = {  # file name → {dataset: the paper's figure}, and the network that
 GENERAL = {  # file name, with or without a dataset's prefix → (caption, alternative text)
     "activations": (
         "**Figure 1: three activations** (Section 3.2): eight draws of each, computed by the suite's own layers.",
-        "ReLU is zero left of the origin; DropReLU is either that or the identity; RReLU has slopes between one eighth "
+        "ReLU is zero left of the origin; DropReLU is either ReLU or the identity; RReLU has slopes between one eighth "
         "and one third.",
     ),
     "activations-network": (
@@ -98,7 +98,7 @@ NETWORK = {
     ),
     **{name: words for source in SOURCES for name, words in under_corruption(source).items()},
     "diversity-jsd": (
-        "**Divergence** (Section 4.4): the Jensen–Shannon divergence between each two of four samples or members.",
+        "**Divergence** (Section 4.4): the Jensen–Shannon divergence between every two of four samples or members.",
         "A four by four matrix for each method; darker pairs differ more.",
     ),
     "diversity-dis": (
@@ -120,8 +120,8 @@ NETWORK = {
     ),
     "posterior": (
         "**Posterior learned by variational inference**: the standard deviations of the weights per layer, and KL and "
-        "accuracy during training. If the standard deviations stay near their start, the network fits; if they grow, "
-        "it underfits.",
+        "accuracy during training. If the standard deviations stay near their initial values, the network fits the "
+        "training images; if they grow, it underfits.",
         "For each method, a band of standard deviations by layer, next to a curve of KL and of training accuracy.",
     ),
     "samples": (
@@ -135,7 +135,7 @@ NETWORK = {
         "**Reliability**: accuracy against confidence; on the diagonal both are equal. Each dot is a bin; its area is "
         "the share of images in it.",
         "A diagram for each method; dots above the diagonal are underconfident, below it overconfident. Lines join "
-        "them to it.",
+        "the dots to the diagonal.",
     ),
     "rejection": (
         "**Rejection**: the error on the remaining images after the most uncertain ones are rejected, on a logarithmic "

@@ -170,8 +170,9 @@ def baseline(name: str, rows: list[str], e: Evidence) -> Found:
     text = (
         f"Compared with {name}, the mean of the five variants shows {compare(gaps)}. {by_variant(rows, places, e)}"
         f"These numbers are the {about(e, places, [*rows, *PROPOSED])}. {beside_printed(name, rows, places, e)}"
-        f"We also compared {len(pairs)} pairs of a variant and a row of {name}, with Holm's correction: the variant is "
-        f"better in both metrics in {better_in_both(e, pairs)} pairs and worse in both in {better_in_both(e, reverse)}"
+        f"Of {len(pairs)} comparisons of one variant with {' or '.join(rows)} on one network (with Holm's correction), "
+        f"the variant is better in both metrics in {better_in_both(e, pairs)} and worse in both in "
+        f"{better_in_both(e, reverse)}"
     )
     return answer_per_metric(**{metric: gap.sign > 0 for metric, gap in gaps.items()}), text
 
@@ -381,7 +382,8 @@ READING = (
     "one dataset. n is the number of seeds. ECE is the expected calibration error and NLL the negative log-likelihood: "
     "lower is better. AUROC is the probability that an out-of-distribution image has a higher entropy than a test "
     "image. Square brackets hold a 95 % interval over test images. It also covers the seeds if one row on "
-    "the dataset has several of them."
+    "the dataset has several of them. A claim may be about every variant and not about the mean; then its verdict may "
+    "differ from the answer that links to it."
 )
 
 
@@ -392,9 +394,9 @@ def in_short(found: list[Finding]) -> str:
     parts = [
         f"RBUE is {listed(named[YES])}" if named[YES] else "",
         f"RBUE is {listed([f'not {name}' for name in named[NO]])}" if named[NO] else "",
-        f"In ECE, but not in accuracy, RBUE is {listed(named[IN_ECE])}" if named[IN_ECE] else "",
-        f"In accuracy, but not in ECE, RBUE is {listed(named[IN_ACCURACY])}" if named[IN_ACCURACY] else "",
-        f"In part, RBUE is {listed(named[PARTLY])}" if named[PARTLY] else "",
+        f"RBUE is {listed(named[IN_ECE])} in ECE, but not in accuracy" if named[IN_ECE] else "",
+        f"RBUE is {listed(named[IN_ACCURACY])} in accuracy, but not in ECE" if named[IN_ACCURACY] else "",
+        f"RBUE is {listed([f'partly {name}' for name in named[PARTLY]])}" if named[PARTLY] else "",
         f"We did not measure whether RBUE is {' or '.join(named[UNKNOWN])}" if named[UNKNOWN] else "",
     ]
     before, name, after = ". ".join(filter(None, parts)).partition("RBUE")
