@@ -193,8 +193,8 @@ def reread_files(path):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("dataset", help="cifar10, cifar100, tinyimagenet, digits, or a folder of your own images")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", help="cifar10, cifar100, tinyimagenet, digits, or the name of your own dataset")
     parser.add_argument("--data-dir", default="data", help="folder of the datasets (default: %(default)s)")
     parser.add_argument("--size", type=int, help="pixels per side of your own images (default: size in the YAML)")
     parser.add_argument("--out", type=Path, required=True, help="folder of the corrupted images")
@@ -203,8 +203,10 @@ def arguments():
     parser.add_argument(
         "--textures", type=Path, help="folder with frost1 to frost5 (default: package imagecorruptions)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random numbers (default: %(default)s)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or one GPU such as cuda:1")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: %(default)s)")
+    parser.add_argument(
+        "--device", default="auto", help="auto, cpu, cuda or one GPU such as cuda:1 (default: %(default)s)"
+    )
     args = parse_with_plugins(parser, None)
     args.types = args.types or [*CORRUPTIONS]
     for name in args.types:

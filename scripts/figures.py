@@ -1,4 +1,4 @@
-"""Redraw the paper's figures from finished runs. It takes seconds and needs no GPU and no torch.
+"""Redraw the paper's figures from finished runs. It takes minutes and needs no GPU and no torch.
 
 python scripts/figures.py                                         # results/runs -> results/figures (= make figures)
 python scripts/figures.py --dataset digits --protocol demo        # only these

@@ -23,8 +23,8 @@ def describe(dataset, data):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("dataset", help="cifar10, cifar100, tinyimagenet, digits, or a folder of your own images")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", help="cifar10, cifar100, tinyimagenet, digits, or the name of your own dataset")
     parser.add_argument("--data-dir", default="data", help="folder of the datasets (default: %(default)s)")
     parser.add_argument("--size", type=int, help="pixels per side of your own images (default: size in the YAML)")
     with one_sentence_errors():
