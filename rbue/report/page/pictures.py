@@ -20,7 +20,7 @@ from rbue.report.page.suite import links
 from rbue.report.rows import paper_order
 from rbue.report.text import arch_name, dataset_name
 
-ROOM = 2_100_000  # letters of figures on the page
+ROOM = 2_300_000  # letters of figures and photographs on the page
 LARGE = ("samples", "variance")  # figures that are several times as large as others
 PIXELS = 1.45  # on the screen, per point of a figure: text of 9 points is read at 13 pixels
 FORMS = {"PDF": "pdf", "SVG": "svg", "CSV": "csv"}
@@ -246,7 +246,7 @@ def chosen(suite):
 
 def within_room(suite, others):
     """Return {path: picture} of what the page shows beside the other figures: kind by kind, while there is room."""
-    found, left = {}, ROOM - sum(len(figure["svg"] or "") for figure in others)
+    found, left = {}, ROOM - sum(len(figure["svg"] or figure["photograph"]) for figure in others)
     kinds, shown = [*(stem for stem in NETWORK if stem not in LARGE), *LARGE], chosen(suite)
     for stem, network in product(kinds, shown):
         path = network.folder(suite.figures_dir) / f"{stem}.svg"
