@@ -1,4 +1,5 @@
 import copy
+import re
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from users_networks import Users, sites
 import rbue
 from rbue import noise, surgery
 from rbue.errors import UserError
-from rbue.layers import Dropout, DropReLU, LearnedGaussian
+from rbue.layers import Dropout, DropReLU, LearnedGaussian, StochasticLayer
 from rbue.networks import ARCHS
 from rbue.surgery.calls import is_stochastic
 from rbue.surgery.dropout import PLACEMENTS
@@ -71,10 +72,29 @@ def test_dropout_after_rectifiers_that_the_tracer_does_not_see_is_refused():
         rbue.add_dropout(closed, Dropout(0.5), "relu")
 
 
-def test_dropout_after_rectifiers_that_are_already_random_is_refused_with_the_way_out():
+@pytest.mark.parametrize("position", ["all", "last"])
+@pytest.mark.parametrize("placement", ["relu", "block"])
+def test_dropout_after_rectifiers_that_are_already_random_is_refused_with_the_way_out(placement, position):
+    plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3))
+    way_out = re.escape(f"add dropout first, as in rbue.randomize(rbue.add_dropout(network, layer, '{placement}')")
+    with pytest.raises(UserError, match=way_out):
+        rbue.add_dropout(rbue.randomize(plain, q=0.9, position=position), Dropout(0.5), placement)
+
+
+def test_dropout_beside_a_layer_of_the_users_own():
+    class Own(StochasticLayer):
+        def forward(self, x):
+            return x
+
     plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
-    with pytest.raises(UserError, match="already random and has no rectifier left: add dropout first, as in"):
-        rbue.add_dropout(rbue.randomize(plain, q=0.9), Dropout(0.5), "relu")
+    inserted = rbue.add_dropout(plain, Own(), "relu")
+    assert sites(rbue.add_dropout(inserted, Dropout(0.5), "relu")) == [Dropout]
+    with pytest.raises(UserError, match="rectifiers of the network are random already"):
+        rbue.add_dropout(rbue.randomize(plain, Own()), Dropout(0.5), "block")
+
+
+def test_dropout_and_random_rectifiers_combine():
+    plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
     both = rbue.randomize(rbue.add_dropout(plain, Dropout(0.5), "relu"), q=0.9)
     assert [n.target for n in both.graph.nodes if n.op == "call_module"] == ["0", "droprelu_1", "dropout_0", "2"]
 

@@ -3,7 +3,7 @@
 from torch import fx, nn
 
 from rbue.errors import UserError, one_of
-from rbue.layers import Dropout, GaussianWeight, StochasticLayer
+from rbue.layers import Dropout, DropReLU, GaussianWeight, RReLU, StochasticLayer
 from rbue.surgery.calls import modules_called, rectifiers, refuse_hidden
 from rbue.surgery.wiring import call, copy_for, finish, need_stochastic, wire
 from rbue.tracing import caller, trace
@@ -20,22 +20,26 @@ def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> f
     one_of(PLACEMENTS, placement=placement)
     need_stochastic(layer)
     graph = trace(network)
+    if placement in ("relu", "block"):
+        refuse_random(graph, placement)
     if placement == "relu":
         refuse_hidden(graph)
     nodes = PLACEMENTS[placement](graph)
     if not nodes:
-        refuse_nowhere(network, placement)
+        raise UserError(f"{type(network).__name__} has no place for dropout with placement={placement}: use last")
     for node in nodes:
         follow(graph, node, copy_for(graph, layer))
     return wire(finish(graph))
 
 
-def refuse_nowhere(network, placement):
-    layers = [m for m in network.modules() if isinstance(m, StochasticLayer)]
-    if placement == "relu" and any(not isinstance(m, (Dropout, GaussianWeight)) for m in layers):
-        way_out = "rbue.randomize(rbue.add_dropout(network, layer, 'relu'), q=0.9)"
-        raise UserError(f"the network is already random and has no rectifier left: add dropout first, as in {way_out}")
-    raise UserError(f"{type(network).__name__} has no place for dropout with placement={placement}: use last")
+def refuse_random(graph, placement):
+    """Refuse a network whose rectifiers are random already: the placement would not find them. A layer of the user's
+    own may stand in place of a rectifier or behind one, so it counts only if no rectifier is left."""
+    layers = [m for m in graph.modules() if isinstance(m, StochasticLayer)]
+    own = [m for m in layers if not isinstance(m, (Dropout, GaussianWeight))]
+    if any(isinstance(m, (DropReLU, RReLU)) for m in own) or (own and not rectifiers(graph)):
+        way_out = f"rbue.randomize(rbue.add_dropout(network, layer, '{placement}'), q=0.9)"
+        raise UserError(f"rectifiers of the network are random already: add dropout first, as in {way_out}")
 
 
 def follow(graph, node, layer):
