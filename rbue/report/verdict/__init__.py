@@ -300,7 +300,10 @@ def severities_won(e: Evidence, at: list[str], place: tuple, rows: list[str], ot
 
 
 def than(wins: dict[str, int]) -> str:
-    return listed([f"than {other}'s at {won} of 5 severities" for other, won in wins.items()])
+    """Return "than Single's at all 5 severities and than SVI's at no severity", rows with the same number together."""
+    others = {won: listed([f"{other}'s" for other in wins if wins[other] == won]) for won in wins.values()}
+    counts = {won: {5: "all 5 severities", 0: "no severity"}.get(won, f"{won} of 5 severities") for won in others}
+    return listed([f"than {names} at {counts[won]}" for won, names in others.items()])
 
 
 def diversity(e: Evidence) -> Found:
