@@ -373,6 +373,20 @@ def test_a_network_whose_yaml_has_another_name_is_refused(line, wrong, door):
     assert said.endswith(f"arch/mine.yaml {wrong}: write the line 'arch: mine' into it")
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("network: torchvision.models.resnet50", "a wrong value of network (Cannot assign str to Dict[str, Any])"),
+        ("epochs: many", "a wrong value of epochs (Value 'many' of type 'str' could not be converted to Integer)"),
+        ("flp: false", "the line 'flp: ...', which is not a setting: did you mean flip?"),
+        ("zzz: 1", "the line 'zzz: ...', which is not a setting: python train.py --cfg job shows all settings"),
+    ],
+)
+def test_a_wrong_line_of_a_yaml_is_named_with_its_file(line, said, door):
+    folder = door({"dir/arch/mine.yaml": f"# @package _global_\narch: mine\n{line}\n"}) / "dir"
+    assert refusal(folder=folder, words=["arch=mine"]).startswith(f"arch/mine.yaml has {said}")
+
+
 @pytest.mark.parametrize("group", ["dataset", "protocol"])
 def test_a_yaml_that_would_be_stored_under_the_name_in_its_defaults_is_refused(group, door):
     usual = {"dataset": "digits", "protocol": "demo"}[group]

@@ -24,6 +24,8 @@ def sentence(error, arguments=()):
         return f"'{error.override}' cannot be read as key=value ({text.splitlines()[0]}): {written(error.override)}"
     if file := re.search(r"In '([^']+)'.*Cannot convert 'DictConfig' to string", text, re.DOTALL):
         return f"{file[1]}.yaml puts its settings into a group: its first line must be '# @package _global_'"
+    if line := re.match(r"In '([^']+)': \w+ raised while composing config:\n(.*)\n\s*full_key: (\S+)", text):
+        return wrong_line(*line.groups())
     if word := re.match(r"(?:Ambiguous value for argument|Sweep parameters) '(.+?)'(?:\n| requires)", text):
         return sweep_without_m(word[1])
     if isinstance(error, MissingConfigException) and error.options is not None:
@@ -41,6 +43,15 @@ def sentence(error, arguments=()):
     if override := re.match(r"Error merging override (.*)\n(.*)", text):
         return f"{override[1]}: {override[2]}"
     return re.sub(r"\s*\n\s*", "; ", text.split("\nSee https", 1)[0].strip())
+
+
+def wrong_line(file, why, key):
+    """Say which line of a YAML file is wrong, and name the setting that is most like an unknown one."""
+    if not why.startswith("Key '"):
+        return f"{file}.yaml has a wrong value of {key} ({why}): correct this line"
+    near = most_similar(key, Run.__dataclass_fields__)
+    hint = f"did you mean {near}?" if near else f"{COMMAND} --cfg job shows all settings of a run"
+    return f"{file}.yaml has the line '{key}: ...', which is not a setting: {hint}"
 
 
 def written(word):
