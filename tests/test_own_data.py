@@ -174,6 +174,7 @@ def repaint(name, size):
         ("images", lambda f: shutil.rmtree(f / "test" / "bee"), "mine/test lacks the class bee"),
         ("images", lambda f: shutil.rmtree(f / "train" / "bee"), "mine/train lacks the class bee"),
         ("images", lambda f: [shutil.rmtree(f / "train" / n) for n in ("bee", "cow")], "train holds one folder of im"),
+        ("images", lambda f: [shutil.rmtree(f / "test" / n) for n in ("bee", "cow")], "test lacks the class bee, cow"),
         ("images", lambda f: (f / "test/bee").rename(f / "no") and (f / "test/bee").mkdir(), "test holds no image of"),
         ("images", lambda f: (f / "test/cow/02.png").write_text("no image"), "mine/test/cow/02.png cannot be decoded"),
         ("images", repaint("test/cow/02.png", (9, 9)), "mine/test/cow/02.png is 9 × 9 pixels instead of 16 × 16"),
