@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs without an 
 
 from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.data import load
+from rbue.errors import UserError
 from rbue.runs.compose import size_of
 
 
@@ -29,6 +30,9 @@ def main():
     parser.add_argument("--size", type=int, help="pixels per side of your own images (default: size in the YAML)")
     with one_sentence_errors():
         args = parse_with_plugins(parser, None)
+        if args.dataset.endswith("_c"):
+            clean = args.dataset.removesuffix("_c")
+            raise UserError(f"{args.dataset} needs no preparation of its own: prepare {clean} instead")
         size = size_of(args.dataset) if args.size is None else args.size
         print(describe(args.dataset, load(args.dataset, args.data_dir, size)))
 
