@@ -191,6 +191,17 @@ def test_what_is_wrong_is_said_in_a_sentence_that_names_the_file(mine, form, spo
     assert says in refusal(data_dir)
 
 
+def test_a_hidden_folder_is_not_a_class(mine):
+    folder = mine("images") / "mine"
+    (folder / "train/.ipynb_checkpoints").mkdir()
+    shutil.copytree(folder / "test/ant", folder / "test/.cache")
+    data = load("mine", folder.parent)
+    assert data.names == CLASSES and len(data.test_images) == 12
+    for name in CLASSES:
+        shutil.rmtree(folder / "train" / name)
+    assert "mine/train holds only hidden folders" in refusal(folder.parent)
+
+
 LATIN = os.fsdecode("Möwe".encode("latin-1"))  # as archives from other systems unpack it
 
 

@@ -76,11 +76,21 @@ def read_images(folder, size=None):
     return arrays | names
 
 
+class ClassFolders(ImageFolder):
+    """One folder per class. Hidden folders, such as .ipynb_checkpoints, are not classes."""
+
+    def find_classes(self, directory):
+        classes = [name for name in super().find_classes(directory)[0] if not name.startswith(".")]
+        if not classes:
+            raise FileNotFoundError(f"{directory} holds only hidden folders")
+        return classes, {name: label for label, name in enumerate(classes)}
+
+
 def list_split(split):
     """List the images of a split with torchvision's ImageFolder: the classes are the sorted names of the folders."""
     if not split.is_dir():
         raise UserError(f"{split} is missing: put one folder of images per class into it, or use four arrays")
-    found = ImageFolder(split, allow_empty=True)
+    found = ClassFolders(split, allow_empty=True)
     if strange := [ascii(name) for name in found.classes if not is_text(name)]:
         raise UserError(f"{split} holds folders whose names are not UTF-8 ({list_some(strange)}): rename them")
     if split.name == "train" and len(found.classes) < 2:  # a class that test lacks is named later
