@@ -308,6 +308,16 @@ def test_a_ratio_of_two_versions_of_the_code_says_so():
     assert f"{note}: ResNet-18 SVI." in markdown(table([single, rest, older]))
 
 
+def test_seeds_timed_with_singles_code_stand_for_the_others_of_their_row():
+    single, svi = packed("Single", 50.0, 100.0, code="one"), packed("SVI", 50.0, 120.0, code="one")
+    later = packed("SVI", 50.0, 150.0, code="two") | {"config": svi["config"] | {"seed": 1}, "name": "later"}
+    assert cell([single, svi, later], "SVI").ours_time_ratio == pytest.approx(1.2)
+    assert cell([single, svi, later], "SVI").n == 2 and cell([single, later], "SVI").ours_time_ratio == pytest.approx(
+        1.5
+    )
+    assert "two versions of the code" not in markdown(table([single, svi, later]))
+
+
 def test_times_of_a_cpu_which_may_be_busy_have_no_ratio():
     runs = [result(label, seconds=9.0, hardware="x86_64 CPU, 2 threads") for label in ("Single", "SVI")]
     assert cell(runs, "SVI").ours_train_seconds == 9 and pd.isna(cell(runs, "SVI").ours_time_ratio)

@@ -32,10 +32,7 @@ def records(results):
     known = frame[~held_out].dropna(subset="images").drop_duplicates("dataset").set_index("dataset").images
     frame["images"] = frame.images.fillna(frame.dataset.map(known))  # corrupted runs of format 1 do not store it
     single = frame[(frame.row == "Single") & in_tables(frame)]
-    frame["time_ratio"] = ratio_to(single, frame, NETWORK)
-    ours, singles = (pd.MultiIndex.from_frame(runs[[*NETWORK, "origin"]]) for runs in (frame, single))
-    frame["other_code"] = frame.time_ratio.notna() & ~ours.isin(singles)  # than Single's
-    return frame
+    return frame.assign(**time_ratios(single, frame))
 
 
 def record(result):
@@ -162,6 +159,18 @@ def ratio_to(base, runs, key):
     usual = base[~(base.shared | base.on_cpu)].groupby(key, as_index=False).train_seconds.mean()
     seconds = runs[key].merge(usual, on=key, how="left").train_seconds.to_numpy()
     return (runs.train_seconds / seconds).where(~runs.shared)
+
+
+def time_ratios(single, frame):
+    """Return the training time relative to Single's, and whether the two were timed with different code.
+
+    Seeds that were timed with Single's code stand for the other seeds of their row.
+    """
+    any_code, same_code = ratio_to(single, frame, NETWORK), ratio_to(single, frame, [*NETWORK, "origin"])
+    row = [frame[key] for key in [*NETWORK, "row", "position", "differs"]]
+    of_row = same_code.groupby(row, dropna=False).transform("mean")
+    ratio = same_code.fillna(of_row).fillna(any_code).where(any_code.notna())
+    return {"time_ratio": ratio, "other_code": ratio.notna() & of_row.isna()}
 
 
 # --- over types of corruption -----------------------------------------------------------------------------------------
