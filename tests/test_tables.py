@@ -318,6 +318,17 @@ def test_seeds_timed_with_singles_code_stand_for_the_others_of_their_row():
     assert "two versions of the code" not in markdown(table([single, svi, later]))
 
 
+def test_a_run_outside_the_rows_stands_for_no_other_run():
+    single, svi = packed("Single", 50.0, 100.0, code="one"), packed("SVI", 50.0, 120.0, code="one")
+    other = packed("MC-Dropout(0.5)", 50.0, 150.0, code="two")
+    apart = [run | {"config": run["config"] | {"epochs": 7}} for run in (svi, other)]
+    found = made_up.read_records([single, *apart]).set_index("method")
+    assert found.row.notna().sum() == 1 and found.time_ratio[["svi", "mc_dropout"]].tolist() == pytest.approx(
+        [1.2, 1.5]
+    )
+    assert found.other_code[["svi", "mc_dropout"]].tolist() == [False, True]
+
+
 def test_times_of_a_cpu_which_may_be_busy_have_no_ratio():
     runs = [result(label, seconds=9.0, hardware="x86_64 CPU, 2 threads") for label in ("Single", "SVI")]
     assert cell(runs, "SVI").ours_train_seconds == 9 and pd.isna(cell(runs, "SVI").ours_time_ratio)

@@ -167,10 +167,10 @@ def time_ratios(single, frame):
     Seeds that were timed with Single's code stand for the other seeds of their row.
     """
     any_code, same_code = ratio_to(single, frame, NETWORK), ratio_to(single, frame, [*NETWORK, "origin"])
-    row = [frame[key] for key in [*NETWORK, "row", "position", "differs"]]
-    of_row = same_code.groupby(row, dropna=False).transform("mean")
-    ratio = same_code.fillna(of_row).fillna(any_code).where(any_code.notna())
-    return {"time_ratio": ratio, "other_code": ratio.notna() & of_row.isna()}
+    row = [*(frame[key] for key in [*NETWORK, "row"]), frame.position.fillna("")]
+    same_code = same_code.fillna(same_code.groupby(row).transform("mean"))  # a run of no row stands for itself only
+    known = any_code.notna()
+    return {"time_ratio": same_code.fillna(any_code).where(known), "other_code": known & same_code.isna()}
 
 
 # --- over types of corruption -----------------------------------------------------------------------------------------
