@@ -13,11 +13,12 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from torchvision.ops import StochasticDepth
 
 import rbue
-from rbue import methods, metrics, noise, sampling, surgery
+from rbue import methods, metrics, noise, surgery
 from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.layers import Dropout, LearnedGaussian, RReLU
 from rbue.networks import build
+from rbue.sampling import samplers
 
 X = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
@@ -115,8 +116,8 @@ def test_outputs_that_are_probabilities_already_are_named():
 @pytest.mark.parametrize("kind", ["dropreLU", "by hand"])
 def test_only_the_first_pass_of_a_batch_reads_values_back_from_the_device(kind, monkeypatch):
     looked = []
-    monkeypatch.setattr(sampling, "are_probabilities", looked.append)
-    draw = sampling.sampler(surgery.wire_if_needed(network(kind).eval()), 6, 0, stack=len(X))
+    monkeypatch.setattr(samplers, "are_probabilities", looked.append)
+    draw = samplers.sampler(surgery.wire_if_needed(network(kind).eval()), 6, 0, stack=len(X))
     for _ in range(2):
         looked.clear()
         with torch.no_grad():
@@ -129,7 +130,7 @@ def test_images_that_meet_behind_the_noise_are_not_stacked_however_many_classes_
     own, x = Own(lambda net, h: net.used[0](h - h.mean(0)), nn.Linear(16, 1000)), torch.randn(6, 8)
     net, rows = rbue.randomize(own, q=0.5).eval(), torch.arange(6)
     with torch.no_grad():
-        expected = torch.cat(list(sampling.one_by_one(net, x, rows, 4, 0, {})))
+        expected = torch.cat(list(samplers.one_by_one(net, x, rows, 4, 0, {})))
     assert torch.allclose(samples_of(net, x, 4).double().log(), expected.log(), atol=1e-5)
 
 
@@ -145,7 +146,7 @@ def test_what_does_not_depend_on_noise_may_be_a_number_or_a_tuple(scale, capfd):
     x, rows = X.flatten(1)[:, :8], torch.arange(len(X))
     net = rbue.randomize(Scaled(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 5)), q=0.5)
     with torch.no_grad():
-        expected = torch.cat(list(sampling.one_by_one(net, x, rows, 4, 0, {}))).float()
+        expected = torch.cat(list(samplers.one_by_one(net, x, rows, 4, 0, {}))).float()
     for samples in (1, 4):
         assert torch.allclose(samples_of(net, x, samples), expected[:samples], atol=1e-6)
     assert not capfd.readouterr().err

@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from torchvision.io import write_png
 
 import rbue
-from rbue import noise, sampling
+from rbue import noise
+from rbue.sampling import inputs
 
 X = torch.randn(11, 6, generator=torch.Generator().manual_seed(0))
 DATASET = TensorDataset(X, torch.zeros(11))
@@ -167,10 +168,10 @@ def test_what_holds_no_images_is_refused(images, says):
 
 def test_images_and_what_belongs_to_them_are_moved_to_the_networks_device():
     """The meta device, which computes shapes alone, stands for a GPU."""
-    found = list(sampling.batches(X.split(6), None, {"mask": X}, 4, torch.device("meta")))
+    found = list(inputs.batches(X.split(6), None, {"mask": X}, 4, torch.device("meta")))
     assert [len(x) for x, _, _ in found] == [4, 2, 4, 1]
     assert {t.device.type for x, rows, own in found for t in (x, rows, own["mask"])} == {"meta"}
-    assert sampling.device_of(network().to("meta")).type == "meta"
+    assert inputs.device_of(network().to("meta")).type == "meta"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

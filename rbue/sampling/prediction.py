@@ -1,0 +1,110 @@
+"""`predict`: the mean of many stochastic passes, and the uncertainties that follow from them."""
+
+import operator
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rbue import metrics
+from rbue.errors import UserError, at_least, within
+from rbue.layers import StochasticLayer
+from rbue.sampling.inputs import Batch, batches, divide_kwargs, image_numbers
+from rbue.sampling.samplers import sampler, sampling
+from rbue.surgery import device_of
+from rbue.tracing import need_module
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Mean probabilities (images, classes), the mean entropy of the samples (images), and uncertainties from them."""
+
+    mean: Tensor
+    sample_entropy: Tensor
+    kept: Tensor | None = None
+
+    @property
+    def entropy(self) -> Tensor:
+        """Predictive entropy, the entropy of the mean: one number per image, in nats."""
+        return metrics.entropy(self.mean)
+
+    @property
+    def mutual_information(self) -> Tensor:
+        """Disagreement of the samples: the entropy of the mean minus the mean entropy of the samples, in nats."""
+        return (self.entropy - self.sample_entropy).clamp_min(0)  # rounding errors may make it slightly negative
+
+    @property
+    def samples(self) -> Tensor:
+        """Probabilities of all samples, (samples, images, classes)."""
+        if self.kept is None:
+            raise UserError("this prediction did not keep its samples: ask for them with predict(keep_samples=True)")
+        return self.kept
+
+
+def predict(
+    network: nn.Module,
+    images: Tensor | Iterable[Batch],
+    samples: int = 100,
+    *,
+    seed: int = 0,
+    batch: int = 500,
+    index: Tensor | Sequence[int] | None = None,
+    keep_samples: bool = False,
+    forward_kwargs: Mapping[str, Any] | None = None,
+) -> Prediction:
+    """Average the predictions of `samples` stochastic passes.
+
+    `images` is a tensor, a DataLoader, or any iterable of batches. A batch is a tensor, a tuple or list whose first
+    entry is the images, or a dict that has them under "images". Labels are ignored. Images are moved to the network's
+    device, at most `batch` at a time. The result is on the device of `images` if this is a tensor, else on the CPU.
+
+    Sample k of a seed is the same every time and for every batch size. The noise of an image depends on its number,
+    which is its position in the input. `index` sets other numbers, one per image in the order of the input, so that a
+    part of a dataset gets the same predictions as within the full dataset. A dict may have its numbers under "index".
+
+    Threads may share a network: only one of them computes at a time.
+
+    `forward_kwargs` are passed to the network's forward. If `images` is a tensor, keyword arguments that are tensors
+    with one row per image are split into batches and repeated with the images. All others are passed unchanged.
+    """
+    need_module(network)
+    samples, batch, seed = whole_numbers(samples=samples, batch=batch, seed=seed)
+    at_least(1, samples=samples, batch=batch)
+    within(0, 2**32 - 1, seed=seed)
+    if samples > 1 and not any(isinstance(m, StochasticLayer) for m in network.modules()):
+        warnings.warn("the network has no stochastic layer, so all samples are equal: use rbue.randomize", stacklevel=2)
+    numbers = None if index is None else image_numbers(index)
+    shared, each = divide_kwargs(network, images, forward_kwargs or {})
+    home = images.device if torch.is_tensor(images) else torch.device("cpu")
+    with sampling(network):
+        draw = sampler(network, samples, seed, batch, shared, tuple(each))
+    parts = []
+    for x, rows, own in batches(images, numbers, each, batch, device_of(network)):
+        with sampling(network):  # inside the loop, so that another thread may predict while a batch is read
+            parts.append(summarise(draw(x, rows, **own), keep_samples, home))
+    at_least(1, images=len(parts))
+    mean, sample_entropy, kept = zip(*parts, strict=True)
+    return Prediction(torch.cat(mean), torch.cat(sample_entropy), torch.cat(kept, 1) if keep_samples else None)
+
+
+def whole_numbers(**values: Any) -> list[int]:
+    """Return the values as integers of Python, also if they are of NumPy, or refuse them."""
+    for name, value in values.items():
+        try:
+            operator.index(value)
+        except TypeError as error:
+            raise UserError(f"{name}={value} must be an integer") from error
+    return [operator.index(value) for value in values.values()]
+
+
+def summarise(draws: Iterable[Tensor], keep: bool, home: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the mean of one batch's samples, the mean of their entropies, and the samples themselves if `keep`."""
+    count, total, entropies, kept = 0, torch.zeros(()), torch.zeros(()), []
+    for probs in map(torch.Tensor.float, draws):
+        count, total, entropies = count + len(probs), total + probs.sum(0), entropies + metrics.entropy(probs).sum(0)
+        if keep:
+            kept.append(probs.to(home))
+    return (total / count).to(home), (entropies / count).to(home), torch.cat(kept) if keep else None

@@ -1,0 +1,181 @@
+"""Samplers. A network's part before the first noise is computed once per batch, the rest once per sample.
+
+A sampler is a function (images, rows) that yields the probabilities of one batch, a few samples at a time, each time
+(samples of this pass, images, classes). So memory does not grow with the number of samples.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_map
+
+from rbue import metrics, noise, surgery
+from rbue.errors import UserError
+
+Sampler = Callable[..., Iterable[Tensor]]
+
+ONE_THREAD = RLock()  # modes and noise belong to a network, and networks may share modules
+
+
+@contextmanager
+def sampling(network: nn.Module) -> Iterator[None]:
+    """Put the network into eval mode and compute no gradients inside; stochastic layers stay random. Modes and buffers
+    are restored after. Only one thread at a time is inside."""
+    with ONE_THREAD, torch.no_grad(), evaluating(network):
+        yield
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    surgery.wire_if_needed(network)
+    modes = {m: m.training for m in network.modules()}
+    buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
+    try:
+        network.eval()
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        for buffer, before in buffers:  # a forward written by hand may write them
+            if not torch.equal(buffer, before):
+                buffer.copy_(before)
+
+
+def sampler(
+    network: nn.Module,
+    samples: int,
+    seed: int,
+    stack: int,
+    shared: Mapping[str, Any] | None = None,
+    each: Sequence[str] = (),
+) -> Sampler:
+    """Return a sampler: one pass for a network without noise, stacked samples for a traced one, else a pass per sample.
+
+    `shared` are keyword arguments of every pass. `each` names those that a batch brings, with one row per image.
+    """
+    shared = shared or {}
+    if noise.of(network).sites == 0:
+        return lambda x, rows, **own: [probabilities(network(x, **shared, **own), len(x))[None]]
+    if isinstance(network, fx.GraphModule):
+        return StackedIfPossible(network, samples, seed, stack, shared, each)
+    return lambda x, rows, **own: one_by_one(network, x, rows, samples, seed, {**shared, **own})
+
+
+class StackedIfPossible:
+    """A sampler that stacks samples if this gives the same numbers as one pass per sample. The first images decide it.
+
+    The numbers differ if images of a batch affect each other after the noise, as in a batch statistic.
+    """
+
+    def __init__(self, network: fx.GraphModule, samples: int, *settings: Any) -> None:
+        self.network, self.samples, self.settings = network, samples, settings
+        self.stacked = Stacked(network, samples, *settings)
+        self.possible: bool | None = None if samples > 1 else True
+
+    def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterable[Tensor]:
+        if self.possible is None:
+            few = {name: t[:FEW] for name, t in own.items()}
+            self.possible = self.agrees(x[:FEW], rows[:FEW], few)
+        return self.stacked(x, rows, **own) if self.possible else self.singly(self.samples, x, rows, own)
+
+    def singly(self, samples: int, x: Tensor, rows: Tensor, own: Mapping[str, Tensor]) -> Iterator[Tensor]:
+        seed, _, shared, _ = self.settings
+        return one_by_one(self.network, x, rows, samples, seed, {**shared, **own})
+
+    def agrees(self, x: Tensor, rows: Tensor, own: Mapping[str, Tensor]) -> bool:
+        seed, _, shared, each = self.settings
+        try:
+            (two,) = Stacked(self.network, 2, seed, 2 * len(x), shared, each)(x, rows, **own)
+        except Exception:  # a network's own code may raise anything for a larger batch
+            return False
+        singly = torch.cat(list(self.singly(2, x, rows, own)))
+        return equal_up_to_rounding(two, singly, 1e-3 if x.dtype == torch.float32 else 2e-2)
+
+
+FEW = 4  # images on which stacking is tried
+
+
+def equal_up_to_rounding(probs: Tensor, others: Tensor, tolerance: float) -> bool:
+    """Compare the logits behind two tensors of probabilities, relative to their range: of a thousand classes, nearly
+    all have probabilities near zero, which would always be close to each other."""
+    logits, other = (p.clamp_min(metrics.TINY).log() for p in (probs, others))
+    spread = (other.amax() - other.amin()).clamp_min(0.01)  # nearly equal logits differ by rounding alone
+    return bool(((logits - other).abs() <= tolerance * spread).all())
+
+
+def probabilities(logits: Any, images: int | None = None, first: bool = True) -> Tensor:
+    """Check a network's output and return its softmax. Only the first pass of a batch looks at the values: a GPU has to
+    finish its work for that."""
+    if not torch.is_tensor(logits) or logits.dim() != 2 or logits.shape[1] < 2:
+        got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
+        raise UserError(
+            f"a prediction needs logits (images, classes) of at least two classes, but the network returns {got}"
+        )
+    if images is not None:
+        if images != len(logits):
+            got = f"{len(logits)} rows of logits for {images} images"
+            raise UserError(f"the network returns {got}: it must return one row per image")
+        if first and are_probabilities(logits):
+            warnings.warn("the outputs look like probabilities: leave out the network's last softmax", stacklevel=2)
+    return logits.softmax(-1, dtype=precision_of(logits.device))
+
+
+def are_probabilities(outputs: Tensor) -> bool:
+    """Return whether all rows are probabilities, as after a softmax, which would be applied twice."""
+    return bool((outputs >= 0).all() and ((outputs.float().sum(1) - 1).abs() < 1e-3).all())
+
+
+def precision_of(device: torch.device) -> torch.dtype:
+    """Return float64: float32 turns probabilities below 1e-38, or 87 nats, into zero. Apple's GPUs have no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def one_by_one(
+    network: nn.Module, x: Tensor, rows: Tensor, samples: int, seed: int, kwargs: Mapping[str, Any]
+) -> Iterator[Tensor]:
+    """Yield samples one by one: for noise in the weights, which all images of a pass share, and for networks that are
+    not traced."""
+    for k in range(samples):
+        with noise.counted(network, seed + noise.TEST, k, rows), noise.calls_apart(network):
+            probs = probabilities(network(x, **kwargs), len(x), first=k == 0)
+        yield probs[None]
+
+
+class Stacked:
+    """A sampler that stacks several samples of a small batch into one larger batch for the part with noise."""
+
+    def __init__(
+        self,
+        network: fx.GraphModule,
+        samples: int,
+        seed: int,
+        stack: int,
+        shared: Mapping[str, Any],
+        each: Sequence[str],
+    ) -> None:
+        self.network, self.samples, self.seed, self.stack = network, samples, seed + noise.TEST, stack
+        self.shared = shared
+        self.once, self.every = surgery.split_at_noise(network, each)
+
+    def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterator[Tensor]:
+        # not by calling the graphs, since torch.fx would print an error that StackedIfPossible expects
+        given, at_once = self.once.forward(x, **self.shared, **own), max(1, self.stack // len(x))
+        for number, ks in enumerate(torch.arange(self.samples, device=x.device).split(at_once)):
+            with noise.counted(self.network, self.seed, ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
+                logits = self.every.forward(*repeated(given, len(ks)), **self.shared)
+            yield probabilities(logits, len(ks) * len(x), first=number == 0).view(len(ks), len(x), -1)
+
+
+def repeated(given: Any, times: int) -> Any:
+    """Repeat the rows of all tensors in `given`, also inside tuples, as x.max(1) returns. Single numbers stay."""
+
+    def repeat(value: Any) -> Any:
+        has_rows = torch.is_tensor(value) and value.dim() > 0
+        return value.repeat(times, *[1] * (value.dim() - 1)) if has_rows else value
+
+    return tree_map(repeat, given)
