@@ -306,6 +306,27 @@ def test_a_methods_network_of_random_layers_by_hand_draws_from_one_source(digits
     assert noise.of(network).sites == 2 and network[1].noise is network[3].noise
 
 
+def raise_anything(*arguments):
+    raise KeyError("width")
+
+
+def test_a_method_whose_build_raises_is_named(monkeypatch):
+    run = composed()
+    monkeypatch.setattr(type(run), "build", raise_anything)
+    with pytest.raises(
+        UserError, match=r"^arch=small .* with method=single: the method's build fails \(KeyError: 'width'\)$"
+    ):
+        methods.build(run, 10, 100)
+
+
+def test_a_registered_network_that_raises_is_named(monkeypatch):
+    monkeypatch.setitem(networks.ARCHS, "small", raise_anything)
+    with pytest.raises(
+        UserError, match=r"^arch=small .* with method=single: the network cannot be made \(KeyError: 'width'\)$"
+    ):
+        methods.build(composed(), 10, 100)
+
+
 # --- what is wrong with a plugin --------------------------------------------------------------------------------------
 
 

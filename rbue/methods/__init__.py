@@ -56,7 +56,8 @@ def build(run, classes, images, shown=None):
         if shown is not None:
             freeze_unused(network, shown)
     with named_errors(run):
-        built = run.build(network, images)
+        with foreign_code("the method's build fails"):
+            built = run.build(network, images)
         if not isinstance(built, torch.nn.Module):
             raise UserError(f"the method's build returns a {type(built).__name__}, which is not a torch.nn.Module")
     return wire_if_needed(built)
@@ -93,7 +94,8 @@ def plain_network(run, classes):
     from rbue import networks
 
     if run.network is None:
-        return networks.build(run.arch, classes)
+        with foreign_code("the network cannot be made"):
+            return networks.build(run.arch, classes)
     settings = {"classes_argument": "num_classes"} | run.network
     return networks.quick(instantiated(settings, **{settings.pop("classes_argument"): classes}))
 
@@ -162,6 +164,17 @@ def refuse_untrainable(network):
     """Refuse a network in which all weights are frozen or unused."""
     if not any(p.requires_grad for p in network.parameters()):
         raise UserError("the network has no weights to train: all are frozen (requires_grad=False) or unused")
+
+
+@contextmanager
+def foreign_code(sentence):
+    """Turn what a plugin's code raises, which may be anything, into a sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{sentence} ({describe(error)})") from error
 
 
 @contextmanager
