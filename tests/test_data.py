@@ -459,6 +459,11 @@ def halve(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
 
 
+def list_twice(path):
+    """Name one image of a class twice and another one not at all, so that every class has as many lines as before."""
+    path.write_text(path.read_text().replace("val_3", "val_0"))
+
+
 @pytest.mark.parametrize(
     ("file", "damage", "says"),
     [
@@ -470,6 +475,7 @@ def halve(path):
         ("val/images/val_2.JPEG", halve, "val_2.JPEG cannot be decoded"),
         ("val/val_annotations.txt", Path.unlink, "val_annotations.txt is missing"),
         ("val/val_annotations.txt", halve, "val does not hold 2 images of every class (n02: 1)"),
+        ("val/val_annotations.txt", list_twice, "val_annotations.txt names val_0.JPEG more than once"),
         ("wnids.txt", lambda p: p.write_text("n01"), "train holds 1 of 2 classes"),
         ("wnids.txt", lambda p: p.write_bytes(b"n01\xff"), "wnids.txt is not text"),
         ("val/val_annotations.txt", lambda p: p.write_bytes(b"\xff\xfe"), "val_annotations.txt is not text"),

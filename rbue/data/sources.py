@@ -350,6 +350,8 @@ def read_annotations(listed, images, wnids):
         raise UserError(f"{listed} names unknown classes ({list_some(strange)})")
     if absent := [name for name, _ in rows if name not in present]:
         raise UserError(f"{images} lacks {list_some(absent)}")
+    if repeated := [name for name, count in Counter(name for name, _ in rows).items() if count > 1]:
+        raise UserError(f"{listed} names {list_some(repeated)} more than once")
     return [(images / name, labels[wnid]) for name, wnid in rows]
 
 
