@@ -132,27 +132,26 @@ def hydra_parser():
     parser = get_args_parser()
 
     def refuse(message):
-        order = "write settings without dashes, such as seed=0, and after options such as --cfg job"
-        raise UserError(f"{message}: {order}")
+        raise UserError(f"{message}: write settings without dashes, such as seed=0")
 
     parser.error = refuse
     return parser
 
 
-def refuse_unknown_options(words):
-    """Refuse an option that Hydra does not know."""
-    hydra_parser().parse_args(words)
-
-
 def for_hydra(words):
-    """Rewrite a sweep's arguments for Hydra: put -m first, and write each hyperparameter of a method as a choice of one
-    value. Hydra would try a plain q=0.9 on the default method first, which has no q."""
-    if not {"-m", "--multirun"} & set(words):
-        return words
-    words = [words[0], "-m", *(word for word in words[1:] if word not in ("-m", "--multirun"))]
+    """Rewrite the arguments for Hydra, which allows settings on one side of the options only: put the options last.
+    Refuse an option that Hydra does not know."""
+    given = hydra_parser().parse_intermixed_args(words)
+    options = [word for word in words if word not in given.overrides]
+    return [*(map(as_choice, given.overrides) if given.multirun else given.overrides), *options]
+
+
+def as_choice(word):
+    """Write a hyperparameter of a method as a choice of one value. In a sweep, Hydra would try a plain q=0.9 on the
+    default method first, which has no q."""
     own = {name for schema in METHODS.values() for name in own_settings(schema)}
-    setting = re.compile(rf"({'|'.join(own)})=([\w.+-]+)")
-    return [setting.sub(r"\1=choice(\2)", word) if setting.fullmatch(word) else word for word in words]
+    setting = re.fullmatch(rf"({'|'.join(own)})=([\w.+-]+)", word)
+    return f"{setting[1]}=choice({setting[2]})" if setting else word
 
 
 def in_multirun():

@@ -17,8 +17,7 @@ def main():
     cli.prepare_hydra()
     with cli.one_sentence_errors():
         cli.take_plugins_of_completion()
-        sys.argv = cli.for_hydra([sys.argv[0], *cli.take_plugins(sys.argv[1:])])
-        cli.refuse_unknown_options(sys.argv[1:])
+        sys.argv[1:] = cli.for_hydra(cli.take_plugins(sys.argv[1:]))
         register()
         run_job()
 

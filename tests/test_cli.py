@@ -109,6 +109,20 @@ def test_cfg_job_shows_every_key_with_the_papers_values():
         assert line in shown.splitlines()
 
 
+@pytest.mark.parametrize(
+    "line", ["seed=3 --cfg job lr=0.7", "--cfg job seed=3 --resolve lr=0.7", "seed=3 lr=0.7 -c job"]
+)
+def test_options_stand_anywhere_among_settings(line):
+    shown = call("train.py", *line.split())
+    assert shown.returncode == 0, shown.stderr
+    assert {"seed: 3", "lr: 0.7"} <= set(shown.stdout.splitlines())
+
+
+def test_a_sweep_is_asked_for_anywhere_among_settings():
+    words = cli.for_hydra(["method=dropreLU", "--config-dir", "mine", "q=0.9", "-m", "seed=0,1"])
+    assert words == ["method=dropreLU", "q=choice(0.9)", "seed=0,1", "--config-dir", "mine", "-m"]
+
+
 def test_the_paper_protocol_is_section_4_1_2():
     run = compose_run()
     assert (run.batch, run.epochs, run.lr, run.lr_drops) == (128, 200, 0.1, [0.45, 0.675, 0.9])
