@@ -3,7 +3,9 @@
 import argparse
 import os
 import re
+import signal
 import sys
+import threading
 from contextlib import contextmanager, suppress
 from traceback import extract_tb
 
@@ -23,6 +25,7 @@ from rbue.runs.messages import sentence
 from rbue.runs.places import COMMAND, PAPER
 
 JOBS = "RBUE_JOBS"  # the variable in which a sweep tells its processes how many jobs it has
+CONTINUES = "the same command continues from the last checkpoint"
 GROUPS = ("method", "dataset", "arch", "protocol", "sweep", "launch")
 
 
@@ -34,7 +37,7 @@ def prepare_hydra():
 
 
 @contextmanager
-def one_sentence_errors():
+def one_sentence_errors(after_interrupt="start the same command again"):
     """Turn an error into one line and a non-zero exit. If HYDRA_FULL_ERROR=1 is set, show the traceback instead."""
     with suppress(AttributeError):  # the streams of notebooks have no reconfigure
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 shows ? for ±
@@ -42,12 +45,34 @@ def one_sentence_errors():
         with progress.outliving_readers():
             yield
     except KeyboardInterrupt:
-        sys.exit("interrupted: the same command continues from the last checkpoint")
+        sys.exit(f"interrupted: {after_interrupt}")
     except Exception as error:
         line = None if wants_traceback() else one_line(error)
         if line is None:
             raise
         sys.exit(line)
+
+
+@contextmanager
+def told_signals():
+    """Inside, a signal that ends the process says first what to do next. Handlers of others stay."""
+    ending = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    in_main = threading.current_thread() is threading.main_thread()  # Python allows handlers only there
+    told = [number for number in ending if in_main and signal.getsignal(number) == signal.SIG_DFL]
+    for number in told:
+        signal.signal(number, tell_and_end)
+    try:
+        yield
+    finally:
+        for number in told:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def tell_and_end(number, frame):
+    line = f"ended by {signal.Signals(number).name}: {CONTINUES}\n"
+    os.write(2, line.encode())  # the signal may have interrupted a print, which cannot be entered twice
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 def one_line(error):

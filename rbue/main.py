@@ -15,7 +15,7 @@ def main():
     """Run the command line: one job or a sweep."""
     gc.set_threshold(10_000)  # torch and its compiler keep a million objects alive: collect garbage less often
     cli.prepare_hydra()
-    with cli.one_sentence_errors():
+    with cli.one_sentence_errors(cli.CONTINUES), cli.told_signals():
         cli.take_plugins_of_completion()
         sys.argv[1:] = cli.for_hydra(cli.take_plugins(sys.argv[1:]))
         register()
@@ -25,7 +25,7 @@ def main():
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def run_job(cfg):
     """Run one job: skip a finished run; train and evaluate any other, and write its result."""
-    with cli.one_sentence_errors():
+    with cli.one_sentence_errors(cli.CONTINUES):
         run = cli.parse(cfg)
         cli.announce(run)
         with cli.failures_kept(run), results.find_or_lock(run) as result:

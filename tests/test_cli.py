@@ -8,6 +8,7 @@ import re
 import sys
 from dataclasses import fields
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import made_up
 import pytest
@@ -88,6 +89,12 @@ def test_an_error_of_other_code_is_not_taken_for_a_wrong_argument_of_the_network
     monkeypatch.setattr("sys.argv", ["train.py", "+network.width=2"])
     with pytest.raises(AttributeError, match="a plugin's own"), cli.one_sentence_errors():
         raise AttributeError("a plugin's own")
+
+
+def test_an_interrupted_script_promises_no_checkpoint(monkeypatch):
+    monkeypatch.setattr(results, "read_all", Mock(side_effect=KeyboardInterrupt))
+    done = call("scripts/status.py")
+    assert done.returncode != 0 and done.stderr == "interrupted: start the same command again\n"
 
 
 def test_help_teaches_with_commands_that_compose():

@@ -410,6 +410,7 @@ def test_sigterm_ends_a_plain_run_after_a_checkpoint(tmp_path):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.terminate()
-    process.communicate(timeout=60)
+    said = process.communicate(timeout=60)[1].splitlines()
     assert process.returncode == -signal.SIGTERM
+    assert said[-1] == "ended by SIGTERM: the same command continues from the last checkpoint"
     assert list(tmp_path.rglob("checkpoint.pt")) and not list(tmp_path.rglob("weights.pt"))
