@@ -95,6 +95,11 @@ def test_seeds_that_share_a_composition_are_what_they_are_alone(line):
     [
         ("sweep=table9", "sweep=table9 is not known: choose one of all, demo, figures, position, rows, space, svi"),
         ("sweep=rows dataset=digits q=0.9", "method=single has no setting 'q'"),
+        (
+            "sweep=rows dataset=digits method=single",
+            "sweep=rows has the line 'method=mc_dropout p=0.5', and method=single has no setting 'p': "
+            "leave out method=single or sweep=rows",
+        ),
         ("sweep=position q=0.8,1.5", "q=1.5 must lie in [0, 1]"),
         ("sweep=position q=1.5", "q=1.5 must lie in [0, 1]"),
         ("method=mc_dropout,single p=much", "p=much: Value 'much' of type 'str' could not be converted to Float"),

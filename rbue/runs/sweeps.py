@@ -20,6 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rbue import config
 from rbue.errors import UserError
+from rbue.methods import METHODS
 from rbue.progress import duration, padded
 from rbue.runs import locks, results, schema
 from rbue.runs.compose import canonical, file_of, network_of, own_hydra, parse, register_once
@@ -86,9 +87,23 @@ def expand(words, parser, compose):
         names = [word for word in job if word.startswith("sweep=")]
         rest = [word for word in job if word not in names]
         for line in lines(names, rest, compose) if names else ():
+            refuse_other_method(names[-1], line, rest)
             yield from expand([*line.split(), *rest], parser, compose)
         if not names:
             yield rest
+
+
+def refuse_other_method(name, line, rest):
+    """Refuse a method that would replace that of a sweep's line but lacks a hyperparameter of the line."""
+    method = next((word.removeprefix("method=") for word in rest if word.startswith("method=")), None)
+    if method not in METHODS:
+        return
+    own = {key for schema in METHODS.values() for key in config.own_settings(schema)}
+    lacking = own - METHODS[method].__dataclass_fields__.keys()
+    for key in (word.partition("=")[0] for word in line.split()):
+        if key in lacking:
+            why = f"{name} has the line '{line}', and method={method} has no setting '{key}'"
+            raise UserError(f"{why}: leave out method={method} or {name}")
 
 
 def lines(names, rest, compose):
