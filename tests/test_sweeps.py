@@ -102,7 +102,7 @@ def test_seeds_that_share_a_composition_are_what_they_are_alone(line):
         ),
         ("sweep=position q=0.8,1.5", "q=1.5 must lie in [0, 1]"),
         ("sweep=position q=1.5", "q=1.5 must lie in [0, 1]"),
-        ("method=mc_dropout,single p=much", "p=much: Value 'much' of type 'str' could not be converted to Float"),
+        ("method=mc_dropout,single p=much", "p=much is not a number"),
         ("sweep=demo launch=moon", "launch=moon is not known: choose one of"),
     ],
 )

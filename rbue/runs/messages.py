@@ -21,6 +21,8 @@ def sentence(error, arguments=()):
         return describe(error)
     text = f"{error}\n{error.__cause__ or ''}".strip()
     if isinstance(error, OverrideParseException):
+        if error.override and error.override.strip(",") != error.override:
+            return f"'{error.override}' is a part of a list: write its values without spaces, such as seed=0,1"
         return f"'{error.override}' cannot be read as key=value ({text.splitlines()[0]}): {written(error.override)}"
     if file := re.search(r"In '([^']+)'.*Cannot convert 'DictConfig' to string", text, re.DOTALL):
         return f"{file[1]}.yaml puts its settings into a group: its first line must be '# @package _global_'"
@@ -41,8 +43,21 @@ def sentence(error, arguments=()):
     if key := re.search(r"missing mandatory value: (\w+)", text):
         return f"{key[1]} has no value: write the line '{key[1]}: ...' into the method's YAML"
     if override := re.match(r"Error merging override (.*)\n(.*)", text):
-        return f"{override[1]}: {override[2]}"
+        return wrong_value(*override.groups())
     return re.sub(r"\s*\n\s*", "; ", text.split("\nSee https", 1)[0].strip())
+
+
+NUMBERS = {"Integer": "a whole number", "Float": "a number"}
+
+
+def wrong_value(word, why):
+    """Say that a value is not a number, and how to write several: 0-3 and [0,1] are not lists of choices."""
+    kind = re.search(r"of type '(\w+)' could not be converted to (Integer|Float)", why)
+    if not kind:
+        return f"{word}: {why}"
+    key, _, value = word.partition("=")
+    several = kind[1] != "float" and re.search(r"\d", value)
+    return f"{word} is not {NUMBERS[kind[2]]}" + (f": write several values as in -m {key}=1,2" if several else "")
 
 
 def wrong_line(file, why, key):
