@@ -166,7 +166,9 @@ def test_damaged_predictions_are_named_and_count_as_absent(content, tmp_path, ca
     content = {"format": 2, "name": "a", "metrics": {"accuracy": 1, "ece": 0}, "seconds": {"train": 1, "evaluate": 1}}
     config = {"method": "single", "dataset": "digits", "arch": "small", "protocol": "demo", "seed": 0}
     assert parse(content | {"config": config, "folder": str(tmp_path)}).predictions is None
-    assert f"left out: {path} holds no predictions" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"left out: {path} holds no predictions" in said
+    assert said.endswith(f": move {tmp_path} away and start the run again\n")
 
 
 # --- mistakes and OOD images ------------------------------------------------------------------------------------------

@@ -243,7 +243,8 @@ class Result:
         try:
             return Predictions.load(path)
         except (ValueError, TypeError, KeyError, EOFError, OSError, BadZipFile) as error:
-            print(f"left out: {path} holds no predictions ({error})", file=sys.stderr)
+            way_out = f"move {path.parent} away and start the run again"
+            print(f"left out: {path} holds no predictions ({error}): {way_out}", file=sys.stderr)
             return None
 
 
