@@ -160,6 +160,10 @@ def digits_result(label="Single", **changes):
     return made_up.result(label, where=made_up.DIGITS, **changes)
 
 
+def test_status_takes_the_words_of_a_sweep_as_they_are(tmp_path):
+    assert status("-m", *TINY, "seed=0,1", cwd=tmp_path) == status(*TINY, "seed=0,1", cwd=tmp_path)
+
+
 def test_status_leaves_out_what_it_does_not_know(tmp_path):
     gone, broken = digits_result(seed=1), digits_result(seed=2)
     gone["config"]["arch"] = "gone"
