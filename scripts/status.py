@@ -73,7 +73,11 @@ def begun_cells(folder, words):
         except UserError as why:  # a result of another version, with names that no longer exist
             print(f"left out: {' '.join(group)}: {why}", file=sys.stderr)
             continue
-        cells += [sweeps.cell(run, costs) for run in runs]
+        rows = [sweeps.cell(run, costs) for run in runs]
+        cells += rows
+        if all(one.state == "missing" for one in rows):
+            why = f"no row has the settings of the {len(configs)} runs that are there"
+            notes.append(f"{' '.join(group)}: {why}: give all settings of your sweep, such as epochs=2, to count it")
         if taken:
             settings = " ".join(f"{key}={value}" for key, value in taken.items())
             notes.append(f"{' '.join(group)}: counted with {settings}, which most of its results have")

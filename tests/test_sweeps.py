@@ -125,8 +125,9 @@ def test_a_sweep_trains_what_is_shared_once_and_skips_what_is_done(tmp_path):
     assert len(results.collect(tmp_path / "results")) == 2
     assert len(list(tmp_path.glob("weights/digits/small/*/weights.pt"))) == 4  # the ensemble's first is Single's
     assert first.stdout.splitlines()[-1].split() == ["digits", "small", "demo", "2", "2", "0", "0", "0", "0", "s"]
-    rows = status(cwd=tmp_path)[0][-1]
+    rows, note = status(cwd=tmp_path)[0][1:]
     assert rows.split()[:8] == ["digits", "small", "demo", "10", "0", "0", "0", "10"]  # epochs=1 is no row of a table
+    assert note.startswith("digits small demo: no row has the settings of the 2 runs that are there: give all")
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
     second = sweep(tmp_path, *words)
     assert second.returncode == 0 and second.stderr == ""
@@ -173,6 +174,15 @@ def test_status_leaves_out_what_it_does_not_know(tmp_path):
     assert "is not a result of this suite (seconds is None, not an object)" in refused[0]
     assert refused[1].startswith("left out: digits gone demo: arch=gone is not known") and len(refused) == 2
     assert [line.split()[:5] for line in said[1:]] == [["digits", "small", "demo", "10", "1"]]
+
+
+def test_status_says_that_no_run_is_a_row(tmp_path):
+    made_up.write(tmp_path, [digits_result(seed=seed, epochs=2) for seed in range(2)])
+    said, _ = status(f"results_dir={tmp_path}", cwd=tmp_path)
+    assert said[1].split()[3:5] == ["20", "0"]
+    assert said[2].startswith("digits small demo: no row has the settings of the 2 runs that are there: give all")
+    made_up.write(tmp_path, [digits_result()])
+    assert len(status(f"results_dir={tmp_path}", cwd=tmp_path)[0]) == 2
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
