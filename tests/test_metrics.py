@@ -168,10 +168,10 @@ def test_bootstrap_intervals_are_those_of_a_share():
     generator, images, share = torch.Generator().manual_seed(0), 2000, 0.2
     other = (torch.rand(images, generator=generator) < share).long()
     samples = torch.stack([torch.eye(2)[torch.zeros_like(other)], torch.eye(2)[other]])
-    found, p = metrics.intervals(samples, resamples=10_000)["mean_dis"], other.double().mean().item()
+    found, p = metrics.intervals(metrics.pairwise(samples), resamples=10_000)["mean_dis"], other.double().mean().item()
     half = 1.96 * (p * (1 - p) / images) ** 0.5
     assert found == pytest.approx([p - half, p + half], abs=0.04 * half)
-    assert metrics.intervals(samples) == metrics.intervals(samples)
+    assert metrics.intervals(metrics.pairwise(samples)) == metrics.intervals(metrics.pairwise(samples))
 
 
 def test_bootstrap_intervals_cover_what_was_measured():
@@ -206,7 +206,7 @@ def test_the_interval_of_a_maximum_covers_the_largest_true_value(apart):
     many, held = noisy_samples(generator, 50_000, apart), dict.fromkeys(metrics.MEASURES, 0)
     truth = {name: max(f(many[i], many[j]).mean() for i, j in pairs) for name, f in metrics.MEASURES.items()}
     for _ in range(150):
-        found = metrics.intervals(noisy_samples(generator, 100, apart), resamples=100)
+        found = metrics.intervals(metrics.pairwise(noisy_samples(generator, 100, apart)), resamples=100)
         for name in held:
             low, high = found[f"max_{name}_simultaneous"]
             held[name] += low <= truth[name] <= high
