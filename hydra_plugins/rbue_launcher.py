@@ -12,8 +12,14 @@ class PackedLauncher(BasicLauncher):
     """A launcher that trains the jobs' networks in packs, and runs each job as soon as its networks are trained."""
 
     def launch(self, job_overrides, initial_job_idx):
+        from rbue.data import read_once  # imports torch, which takes seconds: shell completion must not wait
+
+        with read_once():
+            return self.launch_all(job_overrides, initial_job_idx)
+
+    def launch_all(self, job_overrides, initial_job_idx):
         from rbue import training
-        from rbue.runs import devices  # imports torch, which takes seconds: shell completion must not wait
+        from rbue.runs import devices
 
         loader, config = self.hydra_context.config_loader, self.config
         jobs = sweeps.compose_runs(job_overrides, lambda overrides: loader.load_sweep_config(config, overrides))

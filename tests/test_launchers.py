@@ -12,6 +12,8 @@ import torch
 from commands import begin, call, start
 from conftest import ROOT
 
+from hydra_plugins.rbue_launcher import PackedLauncher
+from rbue.data import load_for, read_once, sources
 from rbue.runs import devices
 from rbue.runs.results import collect
 
@@ -51,6 +53,21 @@ def packed(tmp_path_factory):
 
 def metrics(folder):
     return {result.name: result.metrics for result in collect(folder / "results")}
+
+
+def test_a_sweep_reads_a_dataset_once_and_keeps_only_the_last(monkeypatch, digits_run, digits):
+    read, runs = [], [digits_run(f"seed={seed}") for seed in (0, 1)]
+    monkeypatch.setattr(sources, "load", lambda *arguments: read.append(arguments) or digits)
+    monkeypatch.setattr(PackedLauncher, "launch_all", lambda *_: [load_for(run) for run in runs])
+    first, second = PackedLauncher().launch([], 0)
+    assert first is second is digits and len(read) == 1
+    with read_once():
+        for run in (runs[0], digits_run("data_dir=elsewhere"), runs[1]):
+            load_for(run)
+    assert len(read) == 4
+    for run in runs:
+        load_for(run)
+    assert len(read) == 6
 
 
 @pytest.mark.parametrize("launch", [needs(launch) for launch in EXTRA])

@@ -18,6 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http.client import HTTPException
@@ -118,9 +119,31 @@ def unregistered(dataset, folder):
     raise UserError(f"dataset={dataset} is not known: {known}, or put images of your own into {folder} as {forms}")
 
 
+KEPT: ContextVar[dict | None] = ContextVar("KEPT", default=None)  # {arguments of `load`: the last dataset}
+
+
+@contextmanager
+def read_once():
+    """Keep the last dataset in memory inside, as for a sweep, whose jobs mostly share one."""
+    token = KEPT.set({})
+    try:
+        yield
+    finally:
+        KEPT.reset(token)
+
+
+def load_or_keep(*arguments):
+    if (kept := KEPT.get()) is None:
+        return load(*arguments)
+    if arguments not in kept:
+        kept.clear()  # before the next one is read: two may not fit into memory
+        kept[arguments] = load(*arguments)
+    return kept[arguments]
+
+
 def load_for(run) -> Data:
     """Return the dataset that a run trains and tests on. With `holdout`, the test images come from the training set."""
-    data = load(run.trained_on, run.data_dir, run.size)
+    data = load_or_keep(run.trained_on, run.data_dir, run.size)
     if run.crop > (side := data.train_images.shape[2]):
         raise UserError(f"crop={run.crop} shifts images by more than their {side} pixels: choose crop={side} or less")
     return hold_out(data, run.holdout) if run.holdout else data
