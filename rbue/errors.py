@@ -88,5 +88,11 @@ def one_of(choices: Collection[str], **values: Any) -> None:
 
 def refuse_second(what: str, known: Any, new: Any) -> None:
     """Refuse a name that is registered for something else. A module that is loaded again may register the same."""
-    if known is not None and (known.__module__, known.__qualname__) != (new.__module__, new.__qualname__):
-        raise UserError(f"{what} is defined twice: in {known.__module__} and in {new.__module__}")
+    if known is not None and defined_as(known) != defined_as(new):
+        raise UserError(f"{what} is defined twice: in {defined_as(known)[0]} and in {defined_as(new)[0]}")
+
+
+def defined_as(made: Any) -> tuple[str, str]:
+    """Return the module and the name of a class or a function, of a partial function, or of an object's class."""
+    made = getattr(made, "func", made)
+    return made.__module__, getattr(made, "__qualname__", type(made).__qualname__)

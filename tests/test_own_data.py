@@ -314,6 +314,12 @@ def test_a_registered_dataset_reads_itself_and_names_its_foreign_images(register
         dataset("theirs_c")
 
 
+@pytest.mark.parametrize("name", ["cifar10", "tinyimagenet", "digits"])
+def test_a_name_of_the_suite_is_refused(registered, name):
+    with pytest.raises(UserError, match=f"dataset={name} is defined twice: in rbue.data.sources and in rbue.data.own"):
+        dataset(name)(read_files)
+
+
 # --- a corruption -----------------------------------------------------------------------------------------------------
 
 
