@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from commands import call, call_without_torch
 from made_up import DIGITS, TYPES, analysed, corrupted, layer, only, read, read_records, result, sampled, write
+from matplotlib.colors import to_hex
 
 from rbue import methods
 from rbue.evaluation import analysis
@@ -419,6 +420,25 @@ def test_a_method_of_ones_own_is_drawn_whatever_its_hyperparameters_are_called(o
     assert points[["p", "q"]].isna().all(axis=None)  # they are MC-Dropout's p and MC-DropReLU's q
     (legend,) = behaviours.scatter(points, "title").legends
     assert [text.get_text() for text in legend.texts] == ["Single", *labels]
+
+
+def test_rows_of_ones_own_method_have_different_colours(own_method):
+    made = [analysed("MC-RReLU", where=DIGITS), corrupted("MC-RReLU", where=DIGITS)]
+    network = only([own(found, p="deep", q=q) for q in (3, 10, 25) for found in made])
+    bins, rejected = (reliability.load(network, what) for what in ("reliability", "rejection"))
+    severities = corruptions.five_numbers(corruptions.load(network))
+    legends = [
+        behaviours.scatter(behaviours.points(network.clean), "").legends[0],
+        samples.panels(samples.curves(samples.load(network)), "").legends[0],
+        reliability.curves(reliability.rejection(rejected), "").legends[0],
+        corruptions.median_curves(severities, "").legends[0],
+    ]
+    for legend in legends:
+        looks = [(handle.get_color(), handle.get_marker()) for handle in legend.legend_handles]
+        assert len({colour for colour, _ in looks}) == len({marker for _, marker in looks}) == 3
+    dots = [axis.collections[-1].get_facecolor() for axis in reliability.diagrams(reliability.bins(bins), "").axes[:3]]
+    boxes = corruptions.box_plots(severities, "").legends[0].legend_handles
+    assert len({to_hex(found[0]) for found in dots}) == len({to_hex(box.get_edgecolor()) for box in boxes}) == 3
 
 
 def test_the_framework_names_classes_with_spaces_and_leaves_out_the_middle_of_long_names():

@@ -99,6 +99,17 @@ def test_every_row_has_its_own_look_and_every_q_its_own_marker():
     assert len(set(q)) == 4
 
 
+def test_other_rows_of_a_method_differ_from_each_other_and_from_the_papers():
+    rows = [(label, settings["method"]) for label, settings in ROWS]
+    rows += [(f"Deep Ensemble({members})", "deep_ensemble") for members in (2, 8)]
+    rows += [(f"own(s={s})", "own") for s in (1, 2, 3)]
+    looks = style.lines_of(rows)
+    assert len({look["color"] for look in looks.values()}) == len(rows)
+    assert all(looks[row]["color"] == style.look_of(row, method)["color"] for row, method in rows[: len(ROWS)])
+    (alone,) = style.lines_of([("own(s=1)", "own")]).values()
+    assert alone["color"] == style.COLOURS["own"] and alone["marker"] == style.MARKERS["own"]
+
+
 def test_a_long_name_stays_inside_the_figure_and_whole_on_the_page():
     figure, axis = style.canvas(style.NARROW, 3)
     names = [f"{'a' * 150}(s={s})" for s in (1, 2)]

@@ -5,7 +5,7 @@ from matplotlib.lines import Line2D
 
 from rbue.report.cells import paper_cells
 from rbue.report.figures.frames import count_text, methods_of, with_errors
-from rbue.report.figures.style import INK, canvas, framed, head, legend_below, limits, look_of, save, styled
+from rbue.report.figures.style import INK, canvas, framed, head, legend_below, limits, lines_of, save, styled
 from rbue.report.rows import in_order
 
 SCORES = [f"{kind}{metric}" for kind in ("", "std_", "se_") for metric in ("accuracy", "ece")]
@@ -33,22 +33,20 @@ def paper_points(network):
 # --- draw -------------------------------------------------------------------------------------------------------------
 
 
-def mark(axis, point):
+def mark(axis, point, look):
     """Draw a point: ours filled, with one standard error each way; the paper's hollow."""
-    look, ours = look_of(point.row, point.method), point.origin == "ours"
-    look |= {"markersize": 1.4 * look["markersize"], "label": point.row}
-    if ours:
+    look = look | {"markersize": 1.4 * look["markersize"]}
+    if point.origin == "ours":
         error = {"ecolor": (look["color"], 0.6), "elinewidth": 1, "zorder": 3}
         axis.errorbar(point.accuracy, point.ece, point.se_ece, point.se_accuracy, linestyle="none", **error, **look)
     else:
         axis.plot(point.accuracy, point.ece, markerfacecolor="none", markeredgewidth=1.4, linestyle="none", **look)
 
 
-def connect(axis, frame):
+def connect(axis, frame, looks):
     """Draw a thin line from the paper's point of a row to ours."""
     for row, pair in frame.groupby("row", sort=False):
-        colour = look_of(row, pair.method.iloc[0])["color"]
-        axis.plot(pair.accuracy, pair.ece, color=colour, alpha=0.5, linewidth=0.8, label=row, zorder=1)
+        axis.plot(pair.accuracy, pair.ece, color=looks[row]["color"], alpha=0.5, linewidth=0.8, label=row, zorder=1)
 
 
 def ends(frame, metric):
@@ -65,10 +63,9 @@ def outside_text(points):
     ]
 
 
-def legend(figure, frame, with_paper):
+def legend(figure, looks, with_paper):
     """Name the rows that have a point of either kind, then the two kinds."""
     point = {"linestyle": "none"}
-    looks = {row: look_of(row, method) for row, method in methods_of(frame)}
     handles = {row: Line2D([], [], **point, **looks[row]) for row in in_order(looks)}
     if with_paper:
         either = {"color": INK, "marker": "o", "markersize": 6}
@@ -81,13 +78,14 @@ def legend(figure, frame, with_paper):
 def scatter(frame, title):
     figure, axis = canvas(8, 5.4)
     inside = framed(frame.accuracy, "accuracy") & framed(frame.ece, "ece")
-    connect(axis, frame[inside])
+    looks = lines_of(methods_of(frame[inside]))
+    connect(axis, frame[inside], looks)
     for point in frame[inside].itertuples():
-        mark(axis, point)
+        mark(axis, point, looks[point.row])
     axis.set(xlim=limits(ends(frame[inside], "accuracy")), ylim=limits(ends(frame[inside], "ece")))
     axis.set(xlabel="Accuracy (%, higher is better)", ylabel="ECE (lower is better)")
     head(figure, title + "".join(outside_text(frame[~inside])))
-    legend(figure, frame[inside], "paper" in set(frame.origin))
+    legend(figure, looks, "paper" in set(frame.origin))
     return figure
 
 

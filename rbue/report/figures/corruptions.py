@@ -143,13 +143,13 @@ def boxes(axis, numbers, offset, width, colour, row):
 @style.styled
 def box_plots(numbers, title):
     figure, axes = style.canvas(style.WIDTH, 6.4, nrows=2, sharex=True)
-    rows, handles = methods_of(numbers), {}
+    rows, handles = style.lines_of(methods_of(numbers)), {}
     width = min(0.13, 0.9 / len(rows))
     for metric, axis in zip(("accuracy", "ece"), axes, strict=True):
-        for k, (row, method) in enumerate(rows):
+        for k, (row, look) in enumerate(rows.items()):
             of_row = numbers[(numbers.row == row) & (numbers.metric == metric)]
-            offset, colour = width * (k - (len(rows) - 1) / 2), style.look_of(row, method)["color"]
-            handles[row] = boxes(axis, of_row, offset, width, colour, row)
+            offset = width * (k - (len(rows) - 1) / 2)
+            handles[row] = boxes(axis, of_row, offset, width, look["color"], row)
         axis.set_ylabel(style.METRICS[metric])
         axis.grid(axis="x", visible=False)
         for between in SEVERITIES[1:]:

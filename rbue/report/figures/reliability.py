@@ -54,9 +54,9 @@ def rejection(frame):
 # --- draw -------------------------------------------------------------------------------------------------------------
 
 
-def diagram(axis, curve, row):
+def diagram(axis, curve, row, colour):
     """Draw one diagram. A line from each bin to the diagonal is its gap; a dot's area is the bin's share of images."""
-    colour, share = style.look_of(row, curve.method.iloc[0])["color"], curve["count"] / curve["count"].sum()
+    share = curve["count"] / curve["count"].sum()
     axis.plot([0, 1], [0, 1], color=style.INK, linewidth=0.8)
     faint = [(colour, min(1, 0.15 + 20 * s)) for s in share]  # a bin with few images is uncertain
     axis.vlines(curve.confidence, curve.confidence, curve.accuracy, color=faint, linewidth=1.1, label=row)
@@ -69,10 +69,10 @@ def diagram(axis, curve, row):
 
 @style.styled
 def diagrams(numbers, title):
-    rows = list(dict.fromkeys(numbers.row))
+    rows = style.lines_of(methods_of(numbers))
     figure, axes = style.panel_grid(len(rows), 5, style.WIDTH / 5, 1.95, margin=0.8, sharey=True)
-    for axis, row in zip(axes.flat, rows, strict=False):
-        diagram(axis, numbers[numbers.row == row], row)
+    for axis, (row, look) in zip(axes.flat, rows.items(), strict=False):
+        diagram(axis, numbers[numbers.row == row], row, look["color"])
     style.head(figure, title)
     style.label_below(axes, len(rows), "Confidence")
     for axis in axes[:, 0]:
@@ -86,11 +86,11 @@ def curves(numbers, title):
     inside = numbers.row.map(style.framed(numbers.groupby("row").ours_error.first(), "accuracy"))
     panels = {name: rows for name, rows in split(numbers[inside]).items() if len(rows)}
     figure, axes = style.canvas(4 * len(panels) + 1, 4.6, ncols=len(panels), squeeze=False, sharey=True)
+    looks = style.lines_of(methods_of(numbers[inside]))
     for axis, (name, rows) in zip(axes.flat, panels.items(), strict=True):
-        panel(axis, numbers[numbers.row.isin(rows)], name)
+        panel(axis, numbers, name, {row: looks[row] for row in rows})
     axes.flat[0].set_ylabel("Error on the remaining images (%)")
     style.head(figure, title + outside_text(numbers[~inside]))
-    looks = style.lines_of(methods_of(numbers[inside]))
     style.legend_below(figure, [Line2D([], [], **look) for look in looks.values()], looks, 4)
     return figure
 
@@ -106,8 +106,8 @@ def split(numbers):
     return {"Other methods": others, "RBUE": [*guides, *proposed]}
 
 
-def panel(axis, numbers, name):
-    for row, look in style.lines_of(methods_of(numbers)).items():
+def panel(axis, numbers, name, looks):
+    for row, look in looks.items():
         curve = numbers[(numbers.row == row) & (numbers.rejected <= DRAWN)]
         axis.plot(curve.rejected, curve.ours_error, **look)
         style.band(axis, curve.rejected, curve.ours_error, curve.std_error, look)

@@ -5,12 +5,13 @@ from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from rbue import methods
 from rbue.report.figures.svg import svg
-from rbue.report.rows import METHODS
+from rbue.report.rows import LABELS, METHODS
 from rbue.report.tables import csv_text
 
 
@@ -42,7 +43,8 @@ COLOURS = Looks(
     dropreLU="#D55E00",
 )
 # Section 4.5 draws MC-DropReLU as stars, MC-Dropout as squares and Deep Ensemble as circles.
-MARKERS = Looks("h<>d", single="X", mc_dropout="s", deep_ensemble="o", svi="D", rrelu="^", dropreLU="*")
+SPARE = "h<>d"
+MARKERS = Looks(SPARE, single="X", mc_dropout="s", deep_ensemble="o", svi="D", rrelu="^", dropreLU="*")
 # Rows of one method: shades of its colour, darker with p and q. Each q also has its own marker.
 ROW_COLOURS = {
     "MC-Dropout(0.2)": "#F0B83C",
@@ -208,11 +210,36 @@ def band(axis, x, mean, std, look):
 
 
 def look_of(row, method):
-    """Return {colour, marker, its size} of a row: the same in every figure."""
-    marker = ROW_MARKERS.get(row, MARKERS[method])
-    return {"color": ROW_COLOURS.get(row, COLOURS[method]), "marker": marker, "markersize": SIZES.get(marker, 5.5)}
+    """Return {colour, marker, its size} of a row: for the paper's rows, the same in every figure."""
+    return look(ROW_COLOURS.get(row, COLOURS[method]), ROW_MARKERS.get(row, MARKERS[method]))
+
+
+def look(colour, marker):
+    return {"color": colour, "marker": marker, "markersize": SIZES.get(marker, 5.5)}
 
 
 def lines_of(rows):
-    """Return {row: keywords for plot} for (row, method) pairs in order."""
-    return {row: look_of(row, method) | {"label": row} for row, method in rows}
+    """Return {row: keywords for plot} for (row, method) pairs in order. Each row has its own look."""
+    rows = list(rows)
+    others = {method: [row for row, its in rows if its == method and row not in LABELS] for _, method in rows}
+    looks = {row: look_of(row, method) for row, method in rows}
+    for method, found in others.items():
+        looks |= dict(zip(found, shades(method, len(found)), strict=True))
+    return {row: looks[row] | {"label": row} for row, _ in rows}
+
+
+def shades(method, count):
+    """Return the looks of a method's rows that are not in the paper, each darker than the one before.
+
+    For a method of the paper, all are lighter than its colour, which its own row has.
+    """
+    if method in METHODS:
+        return [look(mixed(COLOURS[method], 0.6 * (1 - k / count)), SPARE[k % len(SPARE)]) for k in range(count)]
+    first, last = SPARE.index(MARKERS[method]), max(1, count - 1)
+    shares = [0.4 - 0.8 * k / last if count > 1 else 0 for k in range(count)]
+    return [look(mixed(COLOURS[method], s), SPARE[(first + k) % len(SPARE)]) for k, s in enumerate(shares)]
+
+
+def mixed(colour, share):
+    """Mix a colour with white, or with black if the share is negative."""
+    return to_hex([part + abs(share) * ((share > 0) - part) for part in to_rgb(colour)]) if share else colour
