@@ -10,13 +10,13 @@ import chromium
 import pytest
 from commands import call, call_without_torch
 from conftest import PAPER, ROOT
-from made_up import DIGITS, corrupted, only, read, read_records, result, whole_suite, write
+from made_up import DIGITS, analysed, corrupted, only, read, read_records, result, whole_suite, write
 from matplotlib.figure import Figure
 
 from rbue.report import cells, claims, verdict
 from rbue.report import page as pages
 from rbue.report.columns import METHOD, count, decimals, duration, memory, number, seeded, words
-from rbue.report.figures import draw, draw_general, grids, left_out, networks
+from rbue.report.figures import draw, draw_general, grids, headline, left_out, networks
 from rbue.report.page import pictures, tables
 from rbue.report.page.markup import inline, table, without_tex
 from rbue.report.rows import ARCHS, DATASETS, LABELS
@@ -127,6 +127,23 @@ def test_the_page_opens_with_the_verdict(tmp_path, monkeypatch):
     assert '<h2>On par? <span class="badge bad">no</span></h2>' in text
     assert "It is 1 &lt; 2 <strong>lower</strong>." in text and '<a href="#claim-a1">A1</a>' in text
     assert 'id="claim-a1"' in text and text.index("On par?") < text.index('id="tables"')
+
+
+def test_captions_name_the_papers_numbers_only_where_there_are_some(tmp_path):
+    analysed_rows = [analysed(row, where=DIGITS) for row in ("Single", "MC-DropReLU(0.95)")]
+    results = [result("Single", where=("cifar10", "matched", arch)) for arch in ("resnet18", "own_net")]
+    expected = {
+        "digits": (analysed_rows, "<strong>Calibration and test time</strong>: ECE against test time"),
+        "cifar10": (results, "printed ones</strong>: our accuracy and ECE minus"),
+        "both": ([*results, *analysed_rows], "printed ones.</strong> Left: our accuracy and ECE minus"),
+    }
+    for name, (found, caption) in expected.items():
+        headline.draw(read_records(found), PAPER, tmp_path / name)
+        assert caption in build(found, tmp_path / name, tmp_path), name
+    text = build([*results, *analysed_rows], tmp_path, tmp_path)
+    captions = set(re.findall("with [^<]*?: [^<]*numbers[^<]*(?=, protocol)", text))
+    papers = "with ResNet-18: the paper&#39;s numbers and ours"
+    assert captions == {papers, "with own_net: our numbers", "with small: our numbers"}
 
 
 def test_each_protocol_is_explained_before_the_first_table(tmp_path):

@@ -6,6 +6,7 @@ page stays small with any number of results.
 """
 
 import base64
+import csv
 import re
 from itertools import product
 from zlib import crc32
@@ -83,13 +84,17 @@ def under_corruption(source):
     }
 
 
-HEADLINE = (
-    "**Our numbers compared with the printed ones.** Left: our accuracy and ECE minus the printed ones, one point per "
-    "cell, with 95 % intervals. Right: ECE against test time, in milliseconds per image.",
-    "Points around a line at zero, which is the printed number, for accuracy and for ECE; and curves of ECE over "
-    "test time, one for each method. Colours stand for rows and markers for networks in both. Crosses are one pass "
-    "with the noise switched off, a plus is Single after temperature scaling.",
+COMPARED = "our accuracy and ECE minus the printed ones, one point per cell, with 95 % intervals"
+COST = "ECE against test time, in milliseconds per image"
+ZERO = "Points around a line at zero, which is the printed number, for accuracy and for ECE"
+CROSSES = "Crosses are one pass with the noise switched off, a plus is Single after temperature scaling."
+BOTH = (
+    f"**Our numbers compared with the printed ones.** Left: {COMPARED}. Right: {COST}.",
+    f"{ZERO}; and curves of ECE over test time, one for each method. Colours stand for rows and markers for networks "
+    f"in both. {CROSSES}",
 )
+COMPARED_ALONE = f"**Our numbers compared with the printed ones**: {COMPARED}.", f"{ZERO}."
+COST_ALONE = f"**Calibration and test time**: {COST}.", f"Curves of ECE over test time, one for each method. {CROSSES}"
 NETWORK = {
     "framework": (
         "**Figure 3: how uncertainty is estimated** (Section 3.3): a real test image, its sampled predictions, their "
@@ -192,7 +197,16 @@ def lighter(code):
 def headline(suite):
     """Return the picture on top of the page, or None if it is not drawn."""
     path = suite.figures_dir / "headline.svg"
-    return picture(suite, path, *HEADLINE) if path.exists() else None
+    return picture(suite, path, *headline_words(path.with_suffix(".csv"))) if path.exists() else None
+
+
+def headline_words(path):
+    """Return the caption and the alternative text of what is drawn: the comparison, the costs, or both."""
+    with path.open(encoding="utf-8", newline="") as file:
+        kinds = {cell["kind"] for cell in csv.DictReader(file)}
+    if "printed" not in kinds:
+        return COST_ALONE
+    return BOTH if len(kinds) > 1 else COMPARED_ALONE
 
 
 def benchmark_picture(path, hardware):

@@ -61,9 +61,8 @@ def measured_table(suite, found, arch, rows):
         return None
     rows = rows[rows.row.isin(LABELS) | (rows.n > 0)]
     place = found.dataset, arch, found.protocol
-    caption = (
-        f"{name_of(found.dataset)} with {arch_name(arch)}: the paper's numbers and ours, protocol `{found.protocol}`"
-    )
+    whose = "the paper's numbers and ours" if rows.paper_accuracy.notna().any() else "our numbers"
+    caption = f"{name_of(found.dataset)} with {arch_name(arch)}: {whose}, protocol `{found.protocol}`"
     tags = dict(zip(("dataset", "network", "protocol"), place, strict=True))
     more = {"links": table_links(suite, found.protocol, found.dataset), "tags": tags}
     return table(columns_of(found), rows.to_dict("records"), caption, slug("table", *place), **more)
