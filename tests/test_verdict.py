@@ -19,6 +19,7 @@ from rbue.report.verdict.evidence import ENSEMBLE, SINGLE, Evidence, corrupted_p
 from rbue.runs.results import collect
 
 PRINTED = Numbers.of(paper_frame(PAPER))
+OWN = "own", "net"  # a dataset and a network that the paper does not have
 ERRORS = {"accuracy": 0.2, "ece": 0.002}
 BASELINES, CORRUPTION = ("Single", "MC-Dropout", "SVI"), "better calibrated under corruption"
 
@@ -176,6 +177,26 @@ def test_under_corruption_a_network_of_the_user_counts_only_alone():
     values = small.ours.values | papers.ours.values
     finding = about(CORRUPTION, Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))
     assert finding.answer == YES and "small" not in finding.sentence
+
+
+def test_a_network_of_the_user_changes_no_answer_about_the_paper():
+    """On the user's network, the variants have other scores than on the paper's."""
+
+    def of_user(numbers):
+        own = {(*OWN, *key[2:]): value for key, value in numbers.items() if key[:2] == ("cifar10", "resnet18")}
+        return {key: value * 3 if key[2] in PROPOSED else value for key, value in own.items()}
+
+    def with_more(evidence, ece):
+        places, cost = evidence.ours.places, {"test_ms_per_image": ece, "ece": ece, "tempered_ece": ece, "hardware": ""}
+        costs = {(*place, row): cost for place in places for row in LABELS}
+        return replace(evidence, costs=costs, scores={p: {row: {"nll": ece, "n": 1} for row in LABELS} for p in places})
+
+    paper = with_more(measured(), 0.1)
+    own = with_more(replace(paper, ours=Numbers(of_user(paper.ours.values), of_user(paper.ours.n))), 0.3)
+    ours = Numbers(paper.ours.values | own.ours.values, paper.ours.n | own.ours.n)
+    both = replace(paper, ours=ours, costs=paper.costs | own.costs, scores=paper.scores | own.scores)
+    assert verdict.findings(both) == verdict.findings(paper)
+    assert "mean over own with net alone" in about("better than Single", own).sentence
 
 
 def test_nothing_measured_is_no_verdict():

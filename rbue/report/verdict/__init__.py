@@ -15,9 +15,9 @@ from rbue.report.claims.scopes import DE as ENSEMBLE
 from rbue.report.claims.scopes import DROPOUT, DROPRELU, P5, Q95, QUALITY, RRELU, SINGLE, SVI
 from rbue.report.claims.values import Value, holm
 from rbue.report.columns import decimals, from_to
-from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, paper_order
+from rbue.report.rows import LABELS, PROPOSED, paper_order
 from rbue.report.text import arch_name, dataset_name
-from rbue.report.verdict.evidence import Evidence, gather
+from rbue.report.verdict.evidence import Evidence, gather, papers_or_all
 
 YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
 IN_ACCURACY, IN_ECE = "in accuracy, not in ECE", "in ECE, not in accuracy"
@@ -228,7 +228,7 @@ def inference_cost(e: Evidence) -> Found:
     ratio = [r for row in PROPOSED for r in e.cost_ratios("test_ms_per_image", row, ENSEMBLE)]
     if not ratio:
         return NOTHING
-    passes = max(value.mean for key, value in e.ours.values.items() if key[2] in PROPOSED and key[3] == "passes")
+    passes = max(e.ours.values[*p, row, "passes"].mean for row in PROPOSED for p in e.places([row], "passes"))
     text = (
         f"A variant with {passes:.0f} passes takes {median(ratio):.1f} times as long per image as Deep Ensemble(4) "
         f"(median of {len(ratio)} cells, range {from_to(ratio, decimals(1))})"
@@ -249,9 +249,8 @@ def corruption(e: Evidence) -> Found:
     the one that most rows were tested on is described in full."""
     at, baselines = [f"ece@{s}" for s in SEVERITIES], (SINGLE, P5, ENSEMBLE, SVI)
     networks = [(place, e.rows(place, PROPOSED, *at), e.rows(place, baselines, *at)) for place in e.ours.places]
-    networks = [network for network in networks if all(network)]
-    papers = [network for network in networks if network[0][0] in DATASETS and network[0][1] in ARCHS]
-    networks = papers or networks
+    counted = papers_or_all([place for place, *rows in networks if all(rows)])
+    networks = [network for network in networks if network[0] in counted]
     unused = corrupted_unused(e, [*baselines, *PROPOSED])
     if not networks:
         return UNKNOWN, NOTHING[1] + unused

@@ -36,7 +36,7 @@ class Evidence:
     def places(self, rows: Iterable[str], *metrics: str) -> list:
         """Return the networks on which all these rows have all these metrics."""
         wanted = [(row, metric) for row in rows for metric in metrics]
-        return [p for p in self.ours.places if all((*p, *cell) in self.ours.values for cell in wanted)]
+        return papers_or_all([p for p in self.ours.places if all((*p, *cell) in self.ours.values for cell in wanted)])
 
     def rows(self, place: tuple, rows: Iterable[str], *metrics: str) -> list[str]:
         """Return those of the rows that have all these metrics on one network."""
@@ -49,15 +49,16 @@ class Evidence:
     def ratios(self, metric: str, row: str, other: str) -> list[float]:
         """Return a row's metric divided by that of another row, for each network where both are measured and the other
         one's is not zero; times only if one version of the code measured them."""
-        places = self.places([row, other], metric)
+        places = [p for p in self.places([other], metric) if (*p, row, metric) in self.ours.values]
         pairs = [(self.ours.values[(*p, row, metric)], self.ours.values[(*p, other, metric)]) for p in places]
         known = [of_one_origin(pair) for pair in pairs]
         return [pair[0].mean / pair[1].mean for pair in known if pair and pair[1].mean]
 
     def cost_ratios(self, metric: str, row: str, other: str) -> list[float]:
         """Return a row's cost divided by that of another row, for each network that one kind of hardware measured."""
-        pairs = [(self.costs.get((*p, row), {}), self.costs.get((*p, other), {})) for p in self.ours.places]
-        known = [(one, two) for one, two in pairs if metric in one and metric in two]
+        places = papers_or_all([p for p in self.ours.places if metric in self.costs.get((*p, other), {})])
+        pairs = [(self.costs.get((*p, row), {}), self.costs[*p, other]) for p in places]
+        known = [(one, two) for one, two in pairs if metric in one]
         return [one[metric] / two[metric] for one, two in known if one["hardware"] == two["hardware"]]
 
     def scores_by_row(self, metric: str) -> tuple[list, dict[str, list[float]]]:
@@ -67,13 +68,13 @@ class Evidence:
             place: {row: cell[metric] for row, cell in rows.items() if metric in cell}
             for place, rows in self.scores.items()
         }
-        places = [place for place, rows in known.items() if {SINGLE, ENSEMBLE, *PROPOSED} <= rows.keys()]
+        places = papers_or_all([place for place, rows in known.items() if {SINGLE, ENSEMBLE, *PROPOSED} <= rows.keys()])
         shared = [row for row in known[places[0]] if all(row in known[p] for p in places)] if places else []
         return places, {row: [known[place][row] for place in places] for row in shared}
 
     def mean_cost(self, row: str, kind: str) -> float | None:
         """Return the mean over the networks where Single and the best known variant have this number."""
-        both = [p for p in self.ours.places if all((*p, r) in self.costs for r in (SINGLE, Q95))]
+        both = papers_or_all([p for p in self.ours.places if all((*p, r) in self.costs for r in (SINGLE, Q95))])
         found = [self.costs[*p, row].get(kind) for p in both]
         return sum(found) / len(found) if found and all(found) else None
 
@@ -81,6 +82,11 @@ class Evidence:
         """Return the numbers of seeds behind these cells: `n = 1 to 4`."""
         counts = {self.ours.n[(*place, row, "accuracy")] for place in places for row in rows}
         return f"n = {from_to(counts)}"
+
+
+def papers_or_all(places: list[tuple]) -> list[tuple]:
+    """Return the paper's networks; the user's own count only if there is none of them."""
+    return [place for place in places if place[0] in DATASETS and place[1] in ARCHS] or places
 
 
 def gather(results: list, paper_dir: str, frames: dict) -> Evidence:
