@@ -1,6 +1,7 @@
 """The method of docs/extending.md, in a package of its own: it trains, and stands in the table and the figures."""
 
 import re
+import tomllib
 
 import pytest
 from commands import start
@@ -35,6 +36,13 @@ def command(script, *words, cwd):
 
 
 OPTIONS = ("--plugin", "my_methods", "--paper", str(PAPER))
+
+
+def test_the_installed_package_has_its_yaml(work):
+    (block,) = re.findall(r"```toml\n(.*?)```", DOCS, re.DOTALL)
+    patterns = tomllib.loads(block)["tool"]["setuptools"]["package-data"]["my_methods"]
+    packed = {path for pattern in patterns for path in (work / "my_methods").glob(pattern)}
+    assert packed == {path for path in work.rglob("*.yaml") if "my_methods" in path.parts}
 
 
 def test_it_is_a_row_of_the_table_below_the_papers(work):

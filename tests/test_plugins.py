@@ -362,6 +362,7 @@ def test_a_name_that_is_taken_is_refused(door):
 def test_a_method_without_its_yaml_is_refused(door):
     door({"bare/__init__.py": SCHEMA.format(name="own")})
     assert "bare registers method=own, which has no YAML: write conf/method/own.yaml" in refusal("bare")
+    assert "list it in package-data if you install it" in refusal("bare")
 
 
 def test_a_yaml_without_its_schema_is_refused(door):

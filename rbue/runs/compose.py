@@ -56,7 +56,8 @@ def check_files():
     for name, schema in METHODS.items():
         if not file_of("method", name):
             registered = f"{schema.__module__} registers method={name}"
-            raise UserError(f"{registered}, which has no YAML: write conf/method/{name}.yaml in its package")
+            way_out = f"write conf/method/{name}.yaml in its package, and list it in package-data if you install it"
+            raise UserError(f"{registered}, which has no YAML: {way_out}")
     for path in (path for folder in (CONF, *plugins.folders()) for path in folder.glob("*/*.yaml")):
         first = file_of(path.parent.name, path.stem)
         if not first.samefile(path):
