@@ -6,6 +6,7 @@ searched for YAML files, and so is the folder that `--config-dir` or the variabl
 """
 
 import os
+import shlex
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -60,6 +61,14 @@ def config_dir():
     if folder and not Path(folder).is_dir():
         raise UserError(f"--config-dir {folder} is not a folder: name one that holds folders such as method or arch")
     return [Path(folder).absolute()] if folder else []
+
+
+def words():
+    """Return the words of a train.py command that name the same plugins and the same folder of YAML."""
+    names, folder = named(), os.environ.get(CONFIG_DIR)
+    listed = f"[{','.join(names)}]" if len(names) > 1 else "".join(names)
+    found = [f"plugins={listed}"] if names else []
+    return [*found, f"--config-dir {shlex.quote(folder)}"] if folder else found
 
 
 def choose(names=(), folder=None):

@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 
 from rbue import methods
 from rbue.evaluation import analysis
-from rbue.report import records, rows
+from rbue.report import figures, records, rows
 from rbue.report.claims.numbers import our_frames
 from rbue.report.figures import (
     activations,
@@ -501,6 +501,16 @@ def test_the_command_needs_no_torch_and_says_what_is_missing_and_what_makes_it(t
     assert "resnet18: behaviours" in said
     assert "'python train.py -m sweep=rows dataset=cifar10_c arch=resnet18 protocol=fast' makes it" in said
     assert "No diversity matrices yet" in said and "No metrics against samples yet" in said
+
+
+def test_the_command_that_makes_a_figure_names_the_users_plugins_and_yaml(monkeypatch):
+    network = only([result("Single")])
+    monkeypatch.setenv("RBUE_PLUGINS", "mine")
+    assert " -m plugins=mine sweep=rows dataset=cifar10 " in figures.makes("space of behaviours", network)
+    monkeypatch.setenv("RBUE_PLUGINS", "mine,yours")
+    monkeypatch.setenv("RBUE_CONFIG_DIR", "/my conf")
+    command = figures.makes("space of behaviours", network)
+    assert " -m plugins=[mine,yours] --config-dir '/my conf' sweep=rows " in command
 
 
 def test_without_results_the_command_says_so(tmp_path):

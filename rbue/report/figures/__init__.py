@@ -10,6 +10,7 @@ computes nothing. The files contain no timestamp, so the same runs give the same
 
 from pathlib import Path
 
+from rbue import plugins
 from rbue.report.figures import (
     behaviours,
     beyond,
@@ -60,4 +61,5 @@ def grids(network):
 def makes(figure, network):
     """Return the command whose results a missing figure needs."""
     dataset = f"{network.dataset}_c" if figure == "corruption box plots" else network.dataset
-    return f"{COMMAND} -m sweep=rows dataset={dataset} arch={network.arch} protocol={network.protocol}"
+    choices = f"sweep=rows dataset={dataset} arch={network.arch} protocol={network.protocol}"
+    return " ".join([COMMAND, "-m", *plugins.words(), choices])
