@@ -6,7 +6,9 @@ import re
 import signal
 import sys
 import threading
+import warnings
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from traceback import extract_tb
 
 from hydra._internal.utils import get_args_parser
@@ -22,7 +24,7 @@ from rbue.errors import Failed, UserError, failure, wants_traceback
 from rbue.methods import METHODS
 from rbue.runs import compose, results
 from rbue.runs.messages import sentence
-from rbue.runs.places import COMMAND, PAPER
+from rbue.runs.places import COMMAND, PACKAGE, PAPER
 
 JOBS = "RBUE_JOBS"  # the variable in which a sweep tells its processes how many jobs it has
 CONTINUES = "the same command continues from the last checkpoint"
@@ -42,7 +44,7 @@ def one_sentence_errors(after_interrupt="start the same command again"):
     with suppress(AttributeError):  # the streams of notebooks have no reconfigure
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 shows ? for ±
     try:
-        with progress.outliving_readers():
+        with progress.outliving_readers(), plain_warnings():
             yield
     except KeyboardInterrupt:
         sys.exit(f"interrupted: {after_interrupt}")
@@ -51,6 +53,22 @@ def one_sentence_errors(after_interrupt="start the same command again"):
         if line is None:
             raise
         sys.exit(line)
+
+
+@contextmanager
+def plain_warnings():
+    """Inside, show the suite's own warnings as sentences, without the line of code that they come from."""
+    usual = warnings.formatwarning
+
+    def as_sentence(message, category, filename, *place):
+        own = Path(filename).is_relative_to(PACKAGE)
+        return f"warning: {message}\n" if own else usual(message, category, filename, *place)
+
+    warnings.formatwarning = as_sentence
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import warnings
 from dataclasses import fields
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -18,6 +19,7 @@ from conftest import ROOT, compose_run
 from rbue import cli, config, methods
 from rbue.errors import UserError
 from rbue.runs import compose, results
+from rbue.runs.places import PACKAGE
 from rbue.training.curves import report_epoch
 
 REFUSED = {
@@ -99,6 +101,16 @@ def test_an_interrupted_script_promises_no_checkpoint(monkeypatch):
     monkeypatch.setattr(results, "read_all", Mock(side_effect=KeyboardInterrupt))
     done = call("scripts/status.py")
     assert done.returncode != 0 and done.stderr == "interrupted: start the same command again\n"
+
+
+def test_a_warning_of_the_suite_is_a_sentence_and_one_of_other_code_names_its_line():
+    usual = warnings.formatwarning
+    with cli.one_sentence_errors():
+        own, other = (
+            warnings.formatwarning("look", UserWarning, str(file), 3) for file in (PACKAGE / "data/own.py", "a.py")
+        )
+    assert own == "warning: look\n" and other.startswith("a.py:3: UserWarning: look\n")
+    assert warnings.formatwarning is usual
 
 
 def test_help_teaches_with_commands_that_compose():
