@@ -155,13 +155,14 @@ def test_the_printed_formula_is_not_the_one_behind_the_papers_numbers():
     assert len(clean) >= 4 and all(kept.ece_as_printed(r.predictions) > 0.155 for r in clean)
 
 
-@pytest.mark.parametrize("content", [b"", b"no zip", "half", "ragged"])
+@pytest.mark.parametrize("content", [b"", b"no zip", "half", "ragged", "foreign"])
 def test_damaged_predictions_are_named_and_count_as_absent(content, tmp_path, capsys):
     path = tmp_path / "predictions.npz"
     whole = predictions(torch.eye(3), torch.arange(3))
     with path.open("wb") as file:
-        (replace(whole, entropy=whole.entropy[:2]) if content == "ragged" else whole).save(file)
-    if content != "ragged":
+        wrong = {"ragged": {"entropy": whole.entropy[:2]}, "foreign": {"label": whole.label[::-1]}}
+        replace(whole, **wrong.get(content, {})).save(file)
+    if content not in wrong:
         path.write_bytes(path.read_bytes()[:99] if content == "half" else content)
     content = {"format": 2, "name": "a", "metrics": {"accuracy": 1, "ece": 0}, "seconds": {"train": 1, "evaluate": 1}}
     config = {"method": "single", "dataset": "digits", "arch": "small", "protocol": "demo", "seed": 0}

@@ -19,7 +19,7 @@ from zipfile import BadZipFile
 from rbue import config, methods
 from rbue.errors import UserError
 from rbue.methods.mc_dropout import placement_of
-from rbue.runs.predictions import Predictions
+from rbue.runs.predictions import Predictions, correct
 
 FORMAT = 2
 
@@ -241,11 +241,18 @@ class Result:
         if not self.folder or not path.exists():
             return None
         try:
-            return Predictions.load(path)
+            return self.need_own(Predictions.load(path))
         except (ValueError, TypeError, KeyError, EOFError, OSError, BadZipFile) as error:
             way_out = f"move {path.parent} away and start the run again"
             print(f"left out: {path} holds no predictions ({error}): {way_out}", file=sys.stderr)
             return None
+
+    def need_own(self, predictions: Predictions) -> Predictions:
+        """Refuse the predictions of another run, which were copied next to this result."""
+        found, own = float(correct(predictions).mean()), self.metrics["accuracy"]
+        if abs(found - own) > 1e-6:
+            raise ValueError(f"their accuracy is {found:.4f}, but this run's is {own:.4f}")
+        return predictions
 
 
 def read(path: str | Path) -> Result:
