@@ -61,7 +61,7 @@ def plain_warnings():
     usual = warnings.formatwarning
 
     def as_sentence(message, category, filename, *place):
-        own = Path(filename).is_relative_to(PACKAGE)
+        own = Path(filename).resolve().is_relative_to(PACKAGE)
         return f"warning: {message}\n" if own else usual(message, category, filename, *place)
 
     warnings.formatwarning = as_sentence
@@ -88,7 +88,8 @@ def told_signals():
 
 def tell_and_end(number, frame):
     line = f"ended by {signal.Signals(number).name}: {CONTINUES}\n"
-    os.write(2, line.encode())  # the signal may have interrupted a print, which cannot be entered twice
+    with suppress(OSError):  # a closed terminal, which sends SIGHUP, cannot be written to
+        os.write(2, line.encode())  # the signal may have interrupted a print, which cannot be entered twice
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
 
@@ -175,7 +176,8 @@ def hydra_parser():
     parser = get_args_parser()
 
     def refuse(message):
-        raise UserError(f"{message}: write settings without dashes, such as seed=0")
+        unknown = message.startswith("unrecognized")
+        raise UserError(message + (": write settings without dashes, such as seed=0" if unknown else ""))
 
     parser.error = refuse
     return parser

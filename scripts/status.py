@@ -76,8 +76,8 @@ def begun_cells(folder, words):
         rows = [sweeps.cell(run, costs) for run in runs]
         cells += rows
         if all(one.state == "missing" for one in rows):
-            why = f"no row has the settings of the {len(configs)} runs that are there"
-            notes.append(f"{' '.join(group)}: {why}: give all settings of your sweep, such as epochs=2, to count it")
+            way_out = "give all settings of your sweep, such as epochs=2, to count it"
+            notes.append(f"{' '.join(group)}: the runs that are there are no rows of this table: {way_out}")
         if taken:
             settings = " ".join(f"{key}={value}" for key, value in taken.items())
             notes.append(f"{' '.join(group)}: counted with {settings}, which most of its results have")

@@ -127,7 +127,7 @@ def test_a_sweep_trains_what_is_shared_once_and_skips_what_is_done(tmp_path):
     assert first.stdout.splitlines()[-1].split() == ["digits", "small", "demo", "2", "2", "0", "0", "0", "0", "s"]
     rows, note = status(cwd=tmp_path)[0][1:]
     assert rows.split()[:8] == ["digits", "small", "demo", "10", "0", "0", "0", "10"]  # epochs=1 is no row of a table
-    assert note.startswith("digits small demo: no row has the settings of the 2 runs that are there: give all")
+    assert note.startswith("digits small demo: the runs that are there are no rows of this table: give all")
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
     second = sweep(tmp_path, *words)
     assert second.returncode == 0 and second.stderr == ""
@@ -180,7 +180,7 @@ def test_status_says_that_no_run_is_a_row(tmp_path):
     made_up.write(tmp_path, [digits_result(seed=seed, epochs=2) for seed in range(2)])
     said, _ = status(f"results_dir={tmp_path}", cwd=tmp_path)
     assert said[1].split()[3:5] == ["20", "0"]
-    assert said[2].startswith("digits small demo: no row has the settings of the 2 runs that are there: give all")
+    assert said[2].startswith("digits small demo: the runs that are there are no rows of this table: give all")
     made_up.write(tmp_path, [digits_result()])
     assert len(status(f"results_dir={tmp_path}", cwd=tmp_path)[0]) == 2
 
@@ -423,13 +423,18 @@ def test_a_lock_leaves_no_folder_that_was_not_there(tmp_path):
     assert [p.name for p in tmp_path.rglob("*")] == ["mine"]
 
 
-def test_sigterm_ends_a_plain_run_after_a_checkpoint(tmp_path):
+@pytest.mark.parametrize("reader", ["reads", "has left"])
+def test_sigterm_ends_a_plain_run_after_a_checkpoint(reader, tmp_path):
     process = train(tmp_path, *TINY, "epochs=500")
     while not list(tmp_path.rglob("curve.csv")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
+    if reader == "has left":
+        process.stderr.close()
     process.terminate()
-    said = process.communicate(timeout=60)[1].splitlines()
-    assert process.returncode == -signal.SIGTERM
-    assert said[-1] == "ended by SIGTERM: the same command continues from the last checkpoint"
+    assert process.wait(timeout=60) == -signal.SIGTERM
+    if reader == "reads":
+        said = process.stderr.read().splitlines()
+        assert said[-1] == "ended by SIGTERM: the same command continues from the last checkpoint"
     assert list(tmp_path.rglob("checkpoint.pt")) and not list(tmp_path.rglob("weights.pt"))
+    assert not list(tmp_path.rglob("failed.json"))
