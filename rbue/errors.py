@@ -4,6 +4,7 @@ import os
 import re
 import traceback
 from collections.abc import Collection
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -94,5 +95,5 @@ def refuse_second(what: str, known: Any, new: Any) -> None:
 
 def defined_as(made: Any) -> tuple[str, str]:
     """Return the module and the name of a class or a function, of a partial function, or of an object's class."""
-    made = getattr(made, "func", made)
+    made = made.func if isinstance(made, partial) else made
     return made.__module__, getattr(made, "__qualname__", type(made).__qualname__)

@@ -56,6 +56,7 @@ REFUSED = {
     "method=rrelu u=1": "l=0.125, u=1.0 must satisfy 0 <= l < u < 1",
     "seed=1.5": "seed=1.5 is not a whole number\n",
     "-m seed=0-3": "seed=0-3 is not a whole number: write several values as in -m seed=1,2",
+    "lr=0.1x": "lr=0.1x is not a number\n",
     "-m seed=[0,1]": "seed=[0,1] is not a whole number: write several values as in -m seed=1,2",
     "-m seed=0, 1": "'seed=0,' is a part of a list: write its values without spaces, such as seed=0,1",
     "-m seed=0 ,1": "',1' is a part of a list: write its values without spaces, such as seed=0,1",

@@ -197,6 +197,9 @@ def test_a_network_of_the_user_changes_no_answer_about_the_paper():
     both = replace(paper, ours=ours, costs=paper.costs | own.costs, scores=paper.scores | own.scores)
     assert verdict.findings(both) == verdict.findings(paper)
     assert "mean over own with net alone" in about("better than Single", own).sentence
+    known = {key: value for key, value in paper.ours.values.items() if key[2] != PROPOSED[-1]}
+    fewer, more = (replace(both, ours=Numbers(known | others, ours.n)) for others in ({}, own.ours.values))
+    assert verdict.inference_cost(more) == verdict.inference_cost(fewer)
 
 
 def test_nothing_measured_is_no_verdict():

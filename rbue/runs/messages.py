@@ -56,7 +56,7 @@ def wrong_value(word, why):
     if not kind:
         return f"{word}: {why}"
     key, _, value = word.partition("=")
-    several = kind[1] != "float" and re.search(r"\d", value)
+    several = re.fullmatch(r"\[.*\]|\d+ *(-|\.\.|:| ) *\d+", value)
     return f"{word} is not {NUMBERS[kind[2]]}" + (f": write several values as in -m {key}=1,2" if several else "")
 
 

@@ -249,9 +249,10 @@ class Result:
 
     def need_own(self, predictions: Predictions) -> Predictions:
         """Refuse the predictions of another run, which were copied next to this result."""
-        found, own = float(correct(predictions).mean()), self.metrics["accuracy"]
-        if abs(found - own) > 1e-6:
-            raise ValueError(f"their accuracy is {found:.4f}, but this run's is {own:.4f}")
+        found = {"accuracy": correct(predictions).mean(), "brier": predictions.brier.mean(dtype=float)}
+        for metric in found.keys() & self.metrics.keys():
+            if abs(found[metric] - self.metrics[metric]) > 1e-4:  # they are stored with rounded probabilities
+                raise ValueError(f"their {metric} is {found[metric]:.4f}, but this run's is {self.metrics[metric]:.4f}")
         return predictions
 
 

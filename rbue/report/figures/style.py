@@ -32,7 +32,7 @@ TEXT = 10  # points, of all text in all figures
 WIDTH = 9  # inches of a wide figure: 864 pixels, so that the page never shrinks its text
 NARROW = 5  # inches of the narrowest figure, which leaves its title enough room
 
-# The palette of Okabe and Ito, which colour-blind readers can distinguish. A method has the same look in every figure.
+# The palette of Okabe and Ito, which colour-blind readers can distinguish. The paper's rows look alike in every figure.
 COLOURS = Looks(
     ["#56B4E9", "#7F7F7F", "#8C6D31"],
     single=INK,

@@ -202,6 +202,8 @@ def headline(suite):
 
 def headline_words(path):
     """Return the caption and the alternative text of what is drawn: the comparison, the costs, or both."""
+    if not path.exists():
+        return BOTH
     with path.open(encoding="utf-8", newline="") as file:
         kinds = {cell["kind"] for cell in csv.DictReader(file)}
     if "printed" not in kinds:

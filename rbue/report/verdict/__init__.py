@@ -228,7 +228,9 @@ def inference_cost(e: Evidence) -> Found:
     ratio = [r for row in PROPOSED for r in e.cost_ratios("test_ms_per_image", row, ENSEMBLE)]
     if not ratio:
         return NOTHING
-    passes = max(e.ours.values[*p, row, "passes"].mean for row in PROPOSED for p in e.places([row], "passes"))
+    known = {p: e.rows(p, PROPOSED, "passes") for p in e.ours.places}
+    places = papers_or_all([p for p, rows in known.items() if rows])
+    passes = max(e.ours.values[*p, row, "passes"].mean for p in places for row in known[p])
     text = (
         f"A variant with {passes:.0f} passes takes {median(ratio):.1f} times as long per image as Deep Ensemble(4) "
         f"(median of {len(ratio)} cells, range {from_to(ratio, decimals(1))})"
