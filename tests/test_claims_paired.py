@@ -24,7 +24,8 @@ def kept(folder, entry, right, confidence=0.95):
     """The same result, read back with predictions that are correct on these images."""
     label = np.arange(len(right)) % 10
     columns = {"label": label, "predicted": np.where(right, label, (label + 1) % 10)}
-    columns |= dict.fromkeys(("brier", "entropy", "sample_entropy"), np.zeros(len(right)))
+    columns |= dict.fromkeys(("entropy", "sample_entropy"), np.zeros(len(right)))
+    columns |= {"brier": np.full(len(right), entry["metrics"]["brier"])}
     sure = np.full(len(right), confidence)
     stored = Predictions(**columns, confidence=sure, true_probability=np.where(right, sure, 0.01))
     path = made_up.write(folder, [entry | {"metrics": entry["metrics"] | {"accuracy": float(right.mean())}}])
