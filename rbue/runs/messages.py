@@ -52,12 +52,12 @@ NUMBERS = {"Integer": "a whole number", "Float": "a number"}
 
 def wrong_value(word, why):
     """Say that a value is not a number, and how to write several: 0-3 and [0,1] are not lists of choices."""
-    kind = re.search(r"of type '(\w+)' could not be converted to (Integer|Float)", why)
+    kind = re.search(r"could not be converted to (Integer|Float)", why)
     if not kind:
         return f"{word}: {why}"
     key, _, value = word.partition("=")
     several = re.fullmatch(r"\[.*\]|\d+ *(-|\.\.|:| ) *\d+", value)
-    return f"{word} is not {NUMBERS[kind[2]]}" + (f": write several values as in -m {key}=1,2" if several else "")
+    return f"{word} is not {NUMBERS[kind[1]]}" + (f": write several values as in -m {key}=1,2" if several else "")
 
 
 def wrong_line(file, why, key):

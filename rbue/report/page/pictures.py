@@ -6,15 +6,16 @@ page stays small with any number of results.
 """
 
 import base64
-import csv
 import re
 from itertools import product
 from zlib import crc32
 
+import pandas as pd
 from markupsafe import Markup, escape
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_rgb
 
 from rbue.report.figures import grids, variance
+from rbue.report.figures.style import mixed
 from rbue.report.figures.svg import GREYS
 from rbue.report.page.markup import distinct, grid, slug
 from rbue.report.page.suite import links
@@ -179,7 +180,7 @@ def too_dark(figures):
     """Return (colour, a lighter one) of the figures' colours that are hard to see on a dark page."""
     found = {code for figure in figures for code in COLOUR.findall(figure["svg"] or "")}
     coloured = sorted(code for code in found if code not in GREYS)
-    return [(code, lighter(code)) for code in coloured if luminance(to_rgb(code)) < BRIGHT]
+    return [(code, bright(code)) for code in coloured if luminance(to_rgb(code)) < BRIGHT]
 
 
 def luminance(rgb):
@@ -188,10 +189,10 @@ def luminance(rgb):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def lighter(code):
+def bright(code):
     """Mix the colour with white until it is bright enough."""
-    mixed = ([part + share / 20 * (1 - part) for part in to_rgb(code)] for share in range(20))
-    return to_hex(next(rgb for rgb in mixed if luminance(rgb) >= BRIGHT))
+    lighter = (mixed(code, share / 20) for share in range(20))
+    return next(code for code in lighter if luminance(to_rgb(code)) >= BRIGHT)
 
 
 def headline(suite):
@@ -204,8 +205,7 @@ def headline_words(path):
     """Return the caption and the alternative text of what is drawn: the comparison, the costs, or both."""
     if not path.exists():
         return BOTH
-    with path.open(encoding="utf-8", newline="") as file:
-        kinds = {cell["kind"] for cell in csv.DictReader(file)}
+    kinds = set(pd.read_csv(path).kind)
     if "printed" not in kinds:
         return COST_ALONE
     return BOTH if len(kinds) > 1 else COMPARED_ALONE
