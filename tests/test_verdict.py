@@ -216,6 +216,12 @@ def with_costs(ms):
     return replace(measured(), costs=costs)
 
 
+def test_without_times_the_answer_names_what_they_need():
+    finding = about("cheap at test time", measured())
+    assert finding.answer == UNKNOWN and finding.sentence.startswith(verdict.NO_TIMES[1])
+    assert verdict.NO_TIMES[1].endswith("with times from a GPU")
+
+
 @pytest.mark.parametrize(("ensemble", "expected"), [(0.5, NO), (2.0, YES)])
 def test_test_time_is_compared_with_deep_ensembles(ensemble, expected):
     finding = about("cheap at test time", with_costs({ENSEMBLE: ensemble}))
