@@ -262,9 +262,20 @@ def test_a_missing_cell_prints_a_dash_beside_the_papers_number():
 
 def test_a_value_that_one_seed_lacks_empties_the_cell_rather_than_averaging_the_others():
     runs = seeds("Single", 0.94, 0.95)
-    runs[0]["peak_memory_bytes"] = None
-    assert pd.isna(cell(runs, "Single").ours_peak_train_bytes)
+    runs[0]["test_ms_per_image"] = None
+    assert pd.isna(cell(runs, "Single").ours_test_ms_per_image)
     assert cell(runs, "Single").ours_parameters == 11173962
+
+
+def test_the_peak_memory_of_one_seed_stands_for_seeds_that_shared_the_gpu():
+    alone, shared = seeds("Single", 0.94, 0.95)
+    alone["peak_memory_bytes"]["train"], shared["trainings"] = 7, [{"packed": 4}]
+    alone["trainings"] = [{"packed": 1}]
+    runs = [alone, shared, packed("SVI", 50.0, alone=None)]
+    assert cell(runs, "Single").ours_peak_train_bytes == 7 and pd.isna(cell(runs, "SVI").ours_peak_train_bytes)
+    assert "not measured: ResNet-18 SVI." in markdown(table(runs))
+    shared["trainings"][0]["code"] = "another"
+    assert pd.isna(cell(runs, "Single").ours_peak_train_bytes)
 
 
 def test_ours_is_bold_only_when_all_proposed_rows_are_there():

@@ -32,7 +32,8 @@ def records(results):
     known = frame[~held_out].dropna(subset="images").drop_duplicates("dataset").set_index("dataset").images
     frame["images"] = frame.images.fillna(frame.dataset.map(known))  # corrupted runs of format 1 do not store it
     single = frame[(frame.row == "Single") & in_tables(frame)]
-    return frame.assign(**time_ratios(single, frame))
+    peak = from_other_seeds(frame.peak_train_bytes, frame, "origin")
+    return frame.assign(**time_ratios(single, frame), peak_train_bytes=peak)
 
 
 def record(result):
@@ -167,10 +168,17 @@ def time_ratios(single, frame):
     Seeds that were timed with Single's code stand for the other seeds of their row.
     """
     any_code, same_code = ratio_to(single, frame, NETWORK), ratio_to(single, frame, [*NETWORK, "origin"])
-    row = [*(frame[key] for key in [*NETWORK, "row"]), frame.position.fillna("")]
-    same_code = same_code.fillna(same_code.groupby(row).transform("mean"))  # a run of no row stands for itself only
-    known = any_code.notna()
+    same_code, known = from_other_seeds(same_code, frame), any_code.notna()
     return {"time_ratio": same_code.fillna(any_code).where(known), "other_code": known & same_code.isna()}
+
+
+def from_other_seeds(cost, frame, *same):
+    """Fill a cost that a run lacks with the mean of its row's other seeds that have the `same` columns.
+
+    A run that belongs to no row stands for itself only.
+    """
+    row = [*(frame[key] for key in [*NETWORK, "row", *same]), frame.position.fillna("")]
+    return cost.fillna(cost.groupby(row).transform("mean"))
 
 
 # --- over types of corruption -----------------------------------------------------------------------------------------
