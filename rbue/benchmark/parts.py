@@ -31,16 +31,23 @@ from rbue.training import capture
 
 
 def training(bench, arch):
-    """Compare our training step with the usual loop."""
-    group, flops = bench.group(arch, "train"), bench.flops(arch)
+    """Compare our training step with the usual loop.
+
+    With its data on the device, this loop and our step take turns: it waits for the CPU, whose speed varies.
+    """
     plain, held = "plain loop: fp32, eager, DataLoader", "the same loop, data on the device"
+    group, before, common = bench.group(arch, "train"), bench.held, {"flops": bench.flops(arch)}
+    inner = min(bench.inner, 20)
+    loop = PlainLoop(arch, bench.data, bench.device, bench.batch)
     with pytorch_defaults():
-        before, loop = bench.held, PlainLoop(arch, bench.data, bench.device, bench.batch)
-        common = {"images": bench.batch, "flops": flops, "inner": min(bench.inner, 20), "before": before}
-        bench.row(group, plain, loop.from_loader, **common)
-        loop.batches.close()  # its workers must not compete with the next measurement
-        bench.row(group, held, loop.from_device, against=plain, **common)
-    bench.race(group, bench.batch, [trained(bench, "ours", arch, 1, flops=flops, against=held)])
+        bench.row(group, plain, loop.from_loader, bench.batch, inner, before, **common)
+    loop.batches.close()  # its workers must not compete with the next measurement
+    usual = pytorch_defaults()(loop.from_device)
+    with devices.measured(bench.device) as cost:
+        usual()
+    settings = common | {"against": plain, "peak_memory_bytes": cost["peak_memory_bytes"] - before}
+    ours = trained(bench, "ours", arch, 1, against=held, **common)
+    bench.race(group, bench.batch, [(held, usual, settings), ours], inner)
 
 
 def packing(bench, arch):
