@@ -58,13 +58,14 @@ def decode_all(pairs, size, bar, fit=False):
     return out
 
 
-def decode(path, size, fit=False):
-    """Decode one image as RGB. `fit` crops and resizes it; without `fit`, an image of another size is refused."""
+def decode(path, size, fit):
+    """Decode one image as RGB. `fit` resizes its largest centred square; without it, another size is refused."""
     try:
         with Image.open(path) as image:
             refuse_deep(image, path)
             refuse_transparent(image, path)
-            pixels = fit_square(image.convert("RGB"), size) if fit else np.asarray(image.convert("RGB"))
+            rgb = image.convert("RGB")
+            pixels = np.asarray(ImageOps.fit(rgb, (size, size)) if fit else rgb)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UserError(f"{path} cannot be decoded ({error})") from error
     if pixels.shape != (size, size, 3):
@@ -85,13 +86,8 @@ def refuse_transparent(image, path):
         raise UserError(f"{path} has transparent pixels: save it on a background of your choice")
 
 
-def fit_square(image, size):
-    """Return the largest centred square of a Pillow image, resized."""
-    return np.asarray(ImageOps.fit(image, (size, size)))
-
-
-def has_arrays(folder):
-    return all((folder / f"{name}.npy").exists() for name in NAMES)
+def missing_arrays(folder):
+    return [f"{name}.npy" for name in NAMES if not (folder / f"{name}.npy").exists()]
 
 
 def open_arrays(folder):

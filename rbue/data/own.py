@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 from torchvision.datasets import ImageFolder
 
-from rbue.data.files import NAMES, WrongSize, decode_splits, fit_square, keep, list_some, open_arrays, open_kept
+from rbue.data.files import NAMES, WrongSize, decode_splits, keep, list_some, missing_arrays, open_arrays, open_kept
 from rbue.errors import UserError
 
 WAY_OUT = "size: 32 in the dataset's YAML crops and resizes all images"
@@ -28,7 +28,7 @@ WAY_OUT = "size: 32 in the dataset's YAML crops and resizes all images"
 
 def read_files(folder, size=None):
     """Read a folder in one of the two forms. Return the four arrays by name, and the class names if they are known."""
-    missing = [f"{name}.npy" for name in NAMES if not (folder / f"{name}.npy").exists()]
+    missing = missing_arrays(folder)
     if len(missing) == len(NAMES):
         return read_images(folder, size)
     if missing:
@@ -59,7 +59,7 @@ class Own:
 # --- a folder of images -----------------------------------------------------------------------------------------------
 
 
-def read_images(folder, size=None):
+def read_images(folder, size):
     """Decode the images and store the arrays in a folder of their own, to use them again until a file changes. Beside
     train/ they would look like the user's four arrays."""
     splits = list_split(folder / "train"), list_split(folder / "test")
@@ -71,7 +71,10 @@ def read_images(folder, size=None):
             return open_kept(kept) | names
         shutil.rmtree(kept, ignore_errors=True)  # damaged arrays are decoded again
     side = first_side(train[0][0]) if size is None else size
-    arrays = decode_same_size(train, test, side, folder.name, fit=size is not None)
+    try:
+        arrays = decode_splits(train, test, side, folder.name, fit=size is not None)
+    except WrongSize as wrong:
+        raise UserError(f"{wrong}: {WAY_OUT}") from wrong
     keep(arrays, kept)
     return arrays | names
 
@@ -136,17 +139,10 @@ def refuse_oblong(width, height, path):
         raise UserError(f"{path} holds {width} × {height} pixels, which is not a square: {WAY_OUT}")
 
 
-def decode_same_size(train, test, side, name, fit):
-    try:
-        return decode_splits(train, test, side, name, fit)
-    except WrongSize as wrong:
-        raise UserError(f"{wrong}: {WAY_OUT}") from wrong
-
-
 # --- the four arrays --------------------------------------------------------------------------------------------------
 
 
-def check_arrays(found, folder, size=None):
+def check_arrays(found, folder, size):
     """Return the arrays as RGB images of one size with labels 0, 1, 2, ..., or refuse them and name the wrong file."""
     if missing := [name for name in NAMES if name not in found]:
         raise UserError(f"the reader of {folder} returns no {', '.join(missing)}")
@@ -180,7 +176,7 @@ def square(images, size, path):
         refuse_oblong(width, height, path)
     if size in (None, height) and width == height:
         return images
-    return np.stack([fit_square(Image.fromarray(np.ascontiguousarray(image)), size) for image in images])
+    return np.stack([ImageOps.fit(Image.fromarray(np.ascontiguousarray(image)), (size, size)) for image in images])
 
 
 def check_labels(labels, count, path):

@@ -29,7 +29,7 @@ import torch
 from torchvision.datasets import CIFAR10, CIFAR100
 from torchvision.datasets.utils import check_integrity, download_and_extract_archive, extract_archive
 
-from rbue.data.files import NAMES, SUMS, decode_splits, has_arrays, keep, list_some, open_arrays, open_kept, sha256
+from rbue.data.files import NAMES, SUMS, decode_splits, keep, list_some, missing_arrays, open_arrays, open_kept, sha256
 from rbue.data.names import CLASSES
 from rbue.data.own import Own
 from rbue.errors import UserError, at_least, refuse_second
@@ -164,13 +164,13 @@ def hold_out(data, count):
     )
 
 
-def find_arrays(source, folder, download=True):
+def find_arrays(source, folder, download):
     """Return the arrays and their origin: a Python package, the user's .npy files, decoded images, official files or a
     download, in this order of preference."""
     if not source.url:
         return source.read(folder, source), "scikit-learn"
     root, kept = folder / source.layout, folder / DECODED
-    if has_arrays(folder):
+    if not missing_arrays(folder):
         return read_beside(source, folder)
     if kept.exists():
         return read_verified(source, open_kept, kept, kept, "decode")
@@ -279,7 +279,7 @@ def unpack(source, archive, scratch):
 
 def say_missing(source, folder, error):
     """Say which files are missing and the three ways to get them, for machines without a network connection."""
-    arrays = ", ".join(f"{name}.npy" for name in NAMES if not (folder / f"{name}.npy").exists())
+    arrays = ", ".join(missing_arrays(folder))
     return (
         f"{folder} holds no {source.layout} and no {arrays}, and the download failed ({error}): "
         f"put {source.url} or those arrays into {folder}, or name another folder with data_dir=..."
