@@ -22,7 +22,7 @@ from PIL import Image
 from torchvision.datasets import CIFAR10
 from torchvision.datasets.utils import download_and_extract_archive
 
-from rbue.data import DATASETS, files, load, sources
+from rbue.data import DATASETS, download, files, load, sources
 
 SHAPE = {"classes": 2, "train": 8, "test": 4, "size": 8}
 
@@ -42,7 +42,7 @@ def offline(monkeypatch):
         (Path(root) / Path(url).name).write_bytes(b"half an archive")
         raise URLError("Name or service not known")
 
-    monkeypatch.setattr(sources, "download_and_extract_archive", half_a_download)
+    monkeypatch.setattr(download, "download_and_extract_archive", half_a_download)
 
 
 # --- digits -----------------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def server(archived, monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     url = f"http://127.0.0.1:{server.server_port}/{archive.name}"
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(sources, "download_and_extract_archive", download_and_extract_archive)
+    monkeypatch.setattr(download, "download_and_extract_archive", download_and_extract_archive)
     monkeypatch.setitem(DATASETS, "cifar10", dataclasses.replace(DATASETS["cifar10"], url=url))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield archive
@@ -439,7 +439,7 @@ def test_a_folder_that_cannot_be_written_costs_only_the_cache(tiny, monkeypatch)
     def read_only(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(sources.tempfile, "TemporaryDirectory", read_only)
+    monkeypatch.setattr(files.tempfile, "TemporaryDirectory", read_only)
     with pytest.warns(UserWarning, match="Permission denied"):
         assert len(load("tinyimagenet", tiny.parents[1]).train_images) == 8
 

@@ -28,7 +28,8 @@ from tqdm import tqdm
 from rbue.data.checksums import CIFAR10_C, CIFAR100_C
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, corrupt, weather
 from rbue.data.files import decode_all, list_some, open_npy
-from rbue.data.sources import count_images, list_folders, nchw
+from rbue.data.sources import nchw
+from rbue.data.tinyimagenet import count_images, list_folders
 from rbue.errors import UserError, one_of
 
 WAY_OUT = "corruptions=generated makes ours instead"

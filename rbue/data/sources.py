@@ -12,30 +12,26 @@ If an official dataset is there in none of these forms, it is downloaded. Every 
 because otherwise nobody would notice that a network was trained on half of a dataset.
 """
 
-import os
-import socket
-import tempfile
-from collections import Counter
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from http.client import HTTPException
 from pathlib import Path
 
 import numpy as np
 import torch
 from torchvision.datasets import CIFAR10, CIFAR100
-from torchvision.datasets.utils import check_integrity, download_and_extract_archive, extract_archive
+from torchvision.datasets.utils import check_integrity
 
-from rbue.data.files import NAMES, SUMS, decode_splits, keep, list_some, missing_arrays, open_arrays, open_kept, sha256
+from rbue.data.download import fetch
+from rbue.data.files import NAMES, SUMS, decode_splits, keep, missing_arrays, open_arrays, open_kept, sha256
 from rbue.data.names import CLASSES
 from rbue.data.own import Own
+from rbue.data.tinyimagenet import class_names, count_images, list_folders, list_validation
 from rbue.errors import UserError, at_least, refuse_second
 
 DECODED = "decoded"  # next to the official files: the folder that `keep` stored
-DOWNLOAD_FAILURES = (OSError, RuntimeError, HTTPException)  # torchvision raises RuntimeError for a wrong md5
 
 
 @dataclass(frozen=True)
@@ -247,56 +243,6 @@ def verify_labels(labels, classes, path):
         raise UserError(f"{path} holds {counts[worst]} labels of class {worst} instead of {each}")
 
 
-# --- download ---------------------------------------------------------------------------------------------------------
-
-
-def fetch(source, folder):
-    """Download and unpack into a temporary folder, then move it: an interruption leaves no incomplete dataset."""
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch, limited_wait(seconds=30):
-            unpack(source, folder / Path(source.url).name, scratch)
-            os.replace(Path(scratch) / source.layout, folder / source.layout)
-    except DOWNLOAD_FAILURES as error:
-        if (folder / source.layout).exists():
-            return  # another process has downloaded it meanwhile
-        for path in made:
-            with suppress(OSError):
-                path.rmdir()
-        raise UserError(say_missing(source, folder, error)) from error
-
-
-def unpack(source, archive, scratch):
-    """Unpack the archive that the user put there, or download it. Its md5 is checked before it is opened."""
-    if not archive.exists():
-        download_and_extract_archive(source.url, scratch, md5=source.md5)
-    elif check_integrity(archive, source.md5):
-        extract_archive(archive, scratch)
-    else:
-        raise UserError(f"{archive} is truncated or not the official archive (its md5 is not {source.md5}): delete it")
-
-
-def say_missing(source, folder, error):
-    """Say which files are missing and the three ways to get them, for machines without a network connection."""
-    arrays = ", ".join(missing_arrays(folder))
-    return (
-        f"{folder} holds no {source.layout} and no {arrays}, and the download failed ({error}): "
-        f"put {source.url} or those arrays into {folder}, or name another folder with data_dir=..."
-    )
-
-
-@contextmanager
-def limited_wait(seconds):
-    """Set a network timeout inside: torchvision sets none, so a bad connection would hang for many minutes."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
-
 # --- CIFAR ------------------------------------------------------------------------------------------------------------
 
 
@@ -329,66 +275,6 @@ def read_tinyimagenet(root, source):
     arrays = decode_splits(train, test, source.size, root.name)
     keep(arrays, root.parent / DECODED)
     return arrays
-
-
-def class_names(root, classes):
-    """Return the sorted WordNet ids: class k is the k-th of them, in any order of wnids.txt."""
-    listed, present = root / "wnids.txt", {path.name for path in (root / "train").glob("n*")}
-    wnids = sorted(set(read_text(listed).split()) if listed.exists() else present)
-    absent = [wnid for wnid in wnids if wnid not in present]
-    if len(wnids) != classes or absent:
-        names = f" (missing {list_some(absent)})" if absent else ""
-        raise UserError(f"{root / 'train'} holds {len(wnids) - len(absent)} of {classes} classes{names}")
-    return wnids
-
-
-def read_text(path):
-    try:
-        return path.read_text(encoding="utf-8")
-    except ValueError as error:
-        raise UserError(f"{path} is not text ({error})") from error
-
-
-def list_folders(split, wnids):
-    """List (path, label) of every <wnid>/images/*.JPEG or <wnid>/*.JPEG, sorted by the numbers in the file names."""
-    found = [sorted((split / wnid).rglob("*.JPEG"), key=numbered) for wnid in wnids]
-    return [(path, label) for label, paths in enumerate(found) for path in paths]
-
-
-def list_validation(val, wnids):
-    """List (path, label) of the validation images: the official val/images with its list of classes, or class folders,
-    into which many tools sort them."""
-    official = (val / "images").exists() or not any((val / wnid).exists() for wnid in wnids)
-    annotations = val / "val_annotations.txt"
-    pairs = read_annotations(annotations, val / "images", wnids) if official else list_folders(val, wnids)
-    return sorted(pairs, key=lambda pair: numbered(pair[0]))  # the same order for both layouts
-
-
-def read_annotations(listed, images, wnids):
-    if not listed.exists():
-        raise UserError(f"{listed} is missing, which names the classes of the validation images")
-    labels, present = {wnid: k for k, wnid in enumerate(wnids)}, {path.name for path in images.glob("*")}
-    rows = [(*line.split("\t"), "")[:2] for line in read_text(listed).splitlines()]
-    if strange := [f"{name} {wnid}" for name, wnid in rows if wnid not in labels]:
-        raise UserError(f"{listed} names unknown classes ({list_some(strange)})")
-    if absent := [name for name, _ in rows if name not in present]:
-        raise UserError(f"{images} lacks {list_some(absent)}")
-    if repeated := [name for name, count in Counter(name for name, _ in rows).items() if count > 1]:
-        raise UserError(f"{listed} names {list_some(repeated)} more than once")
-    return [(images / name, labels[wnid]) for name, wnid in rows]
-
-
-def numbered(path):
-    """Return a sort key that puts val_2 before val_10."""
-    return len(path.name), path.name
-
-
-def count_images(pairs, wnids, total, split):
-    """Check the number of images per class before they are decoded, which takes a minute."""
-    counts, each = Counter(label for _, label in pairs), total // len(wnids)
-    wrong = [f"{wnid}: {counts[k]}" for k, wnid in enumerate(wnids) if counts[k] != each]
-    if wrong:
-        raise UserError(f"{split} does not hold {each} images of every class ({list_some(wrong)})")
 
 
 # --- digits -----------------------------------------------------------------------------------------------------------
