@@ -5,7 +5,7 @@ Walker's alias method draws from one row with one hash, one look-up, and integer
 the reference, including its truncation to uint8, to within 2**-28.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ import torch
 CELL = 2**20  # units of probability per cell of the alias table; a row has 256 cells
 
 
-def noise(x, name, c, draws):
+def noise(name, x, c, draws):
     table, drawn = _alias_table(name, c, x.device), draws.bits("byte", *x.shape[1:])
     cell = drawn & 0xFF
     entry = table.index_select(0, (x.int() * 256 + cell).view(-1)).view(x.shape)
@@ -21,21 +21,10 @@ def noise(x, name, c, draws):
     return (((entry ^ cell) & ~kept) ^ cell).to(torch.uint8)  # the conversion keeps the low eight bits
 
 
-def gaussian_noise(x, c, draws):
-    return noise(x, "gaussian", c, draws)
-
-
-def shot_noise(x, c, draws):
-    return noise(x, "shot", c, draws)
-
-
-def impulse_noise(x, c, draws):
-    """Apply salt and pepper to bytes, not to pixels: skimage draws for each channel separately."""
-    return noise(x, "impulse", c, draws)
-
-
-def speckle_noise(x, c, draws):
-    return noise(x, "speckle", c, draws)
+gaussian_noise = partial(noise, "gaussian")
+shot_noise = partial(noise, "shot")
+impulse_noise = partial(noise, "impulse")  # of bytes, not of pixels: skimage draws for each channel separately
+speckle_noise = partial(noise, "speckle")
 
 
 @lru_cache
