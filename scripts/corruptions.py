@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.data import load
-from rbue.data.corrupted import parse_manifest, refuse_size
+from rbue.data.corrupted import MANIFEST, read_manifest, refuse_size
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from rbue.data.corruptions.weather import NoTextures, texture_digest
 from rbue.data.files import open_npy, sha256
@@ -55,7 +55,7 @@ def npy_header(shape):
 def open_manifests(args, count):
     """Return {path: manifest}: the folder's own, which says which files are ours, and the one that --manifest names."""
     identity = {"dataset": args.dataset, "seed": args.seed, "images": count}
-    paths = {args.manifest: "name a new --manifest", args.out / "manifest.json": "name another folder with --out"}
+    paths = {args.manifest: "name a new --manifest", args.out / MANIFEST: "name another folder with --out"}
     return {path: open_manifest(path, identity, way_out) for path, way_out in paths.items()}
 
 
@@ -63,7 +63,7 @@ def open_manifest(path, identity, way_out):
     """Return a manifest, or a new one if there is none. Refuse a manifest of other images."""
     if not path.exists():
         return identity | {"files": {}}
-    manifest = parse_manifest(path)
+    manifest = read_manifest(path)
     if not manifest:
         raise UserError(f"{path} was not written by this script: {way_out}")
     if {key: manifest[key] for key in identity} != identity:
@@ -181,15 +181,10 @@ def save_entry(name, entry, manifests):
     for path, manifest in manifests.items():
         if manifest["files"].get(name) != entry:
             with locks.held(path.with_name(f".{path.name}.lock")):  # processes with other folders may share a manifest
-                manifest["files"] |= reread_files(path)
+                manifest["files"] |= read_manifest(path).get("files", {})  # another process may have added some
                 refuse_other(path, entry, entries_of(name, {path: manifest}))
                 manifest["files"][name] = entry
                 results.write(path, manifest)
-
-
-def reread_files(path):
-    """Return the entries that a manifest has by now: another process may have added some."""
-    return parse_manifest(path).get("files", {}) if path.exists() else {}
 
 
 def arguments():
@@ -211,7 +206,7 @@ def arguments():
     args.types = args.types or [*CORRUPTIONS]
     for name in args.types:
         one_of(CORRUPTIONS, types=name)
-    args.manifest = args.manifest or args.out / "manifest.json"
+    args.manifest = args.manifest or args.out / MANIFEST
     args.size = size_of(args.dataset) if args.size is None else args.size
     return args
 

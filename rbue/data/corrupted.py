@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from rbue.data.tinyimagenet import count_images, list_folders
 from rbue.errors import UserError, one_of
 
 WAY_OUT = "corruptions=generated makes ours instead"
+MANIFEST = "manifest.json"  # of scripts/corruptions.py
 # mean correlation of images with their clean originals: the 95 sets have 0.64 to 1.00, shuffled ones 0.04
 RELATED = 0.3
 
@@ -43,7 +45,7 @@ class Sets:
 
     source: str  # "official", "generated" or "unverified": results on two of them are not comparable
     reader: Callable  # (name, severity, device) → images and labels
-    cells: list = field(default_factory=lambda: [(name, severity) for name in TYPES for severity in SEVERITIES])
+    cells: list  # of (name, severity)
 
     def read(self, name, severity, device):
         """Return uint8 images (N, 3, H, W) and int64 labels on the device."""
@@ -74,7 +76,7 @@ def sets(run, data) -> Sets:
     """Return the corrupted test sets of the clean dataset `data`. `auto` prefers the official files."""
     one_of(("auto", "official", "generated"), corruptions=run.corruptions)
     if run.corruptions == "generated":
-        return offer_generated(partial(make, data), data)
+        return offer_generated(data, {})
     folder = Path(run.data_dir).expanduser() / f"{run.trained_on}_c"
     try:
         return choose_sets(run, data, folder)
@@ -92,20 +94,19 @@ def choose_sets(run, data, folder):
         official.check(paths, data)
         source = verify_official(official, paths, data, insist=run.corruptions == "official")
         warn_of_own(folder)
-        return Sets(source, partial(official.read, paths, data))
+        return Sets(source, partial(official.read, paths, data), [*product(TYPES, SEVERITIES)])
     if run.corruptions == "official":
         raise UserError(say_absent(official, folder))
-    kept = list_kept(folder, run.trained_on, data)
-    return offer_generated(partial(reread, kept, data), data, kept)
+    return offer_generated(data, list_kept(folder, run.trained_on, data))
 
 
-def offer_generated(reader, data, kept=()):
+def offer_generated(data, kept):
     """Return all registered types. Reading a type that is not defined for this image size raises an error, and the
-    caller leaves it out. `kept` names the types that are read from disk."""
+    caller leaves it out. `kept` are the files of types that are read from disk."""
     refuse_size(data)
     if "frost" not in kept and CORRUPTIONS["frost"].constants(data.test_images.shape[-1]):
         warn_of_frost()
-    return Sets("generated", reader, [(name, severity) for name in CORRUPTIONS for severity in SEVERITIES])
+    return Sets("generated", partial(read_or_make, kept, data), [*product(CORRUPTIONS, SEVERITIES)])
 
 
 def refuse_size(data):
@@ -163,7 +164,7 @@ def refuse_missing(official, folder, paths):
 def say_absent(official, folder):
     if official is None:
         return f"{folder.name} has no official files: {WAY_OUT}"
-    ours = ", only what scripts/corruptions.py wrote" if read_manifest(folder) else ""
+    ours = ", only what scripts/corruptions.py wrote" if read_manifest(folder / MANIFEST) else ""
     return f"{folder} holds no official files{ours}: unpack {official.origin} there, or {WAY_OUT}"
 
 
@@ -249,11 +250,10 @@ def check_folders(paths, data):
     """Check that all 95 sets have the same class folders: the labels follow from their names, and an archive that was
     unpacked only in part is found here."""
     known = class_folders(paths[TYPES[0]] / "1", data.classes)
-    for name in TYPES:
-        for severity in SEVERITIES:
-            split = paths[name] / str(severity)
-            if other := sorted({*class_folders(split, data.classes)} ^ {*known}):
-                raise UserError(f"{split} holds other classes than {paths[TYPES[0]] / '1'} ({list_some(other)})")
+    for name, severity in product(TYPES, SEVERITIES):
+        split = paths[name] / str(severity)
+        if other := sorted({*class_folders(split, data.classes)} ^ {*known}):
+            raise UserError(f"{split} holds other classes than {paths[TYPES[0]] / '1'} ({list_some(other)})")
 
 
 def class_folders(split, classes):
@@ -288,11 +288,11 @@ def make(data, name, severity, device):
     return corrupt(images, name, severity, torch.arange(len(images), device=where)), data.test_labels
 
 
-def reread(files, data, name, severity, device):
+def read_or_make(kept, data, name, severity, device):
     """Read one generated set if its file matches the manifest, else generate it: both give the same bytes."""
-    if name not in files:
+    if name not in kept:
         return make(data, name, severity, device)
-    path, sha256 = files[name]
+    path, sha256 = kept[name]
     try:
         images = read_rows(path, data, severity)
         if hashlib.sha256(images).hexdigest() == sha256[severity - 1]:
@@ -309,12 +309,14 @@ def list_kept(folder, dataset, data):
     Files of another dataset or seed hold other images, and so does frost of other textures. A user's own type is always
     generated again, since its function may have changed.
     """
-    found = read_manifest(folder)
+    found = read_manifest(folder / MANIFEST)
     if [found.get(key) for key in ("dataset", "seed", "images")] != [dataset, 0, len(data.test_images)]:
         return {}
-    files = {name: entry for name, entry in found["files"].items() if name in TYPES and is_usual(name, entry)}
-    paths = {name: folder / f"{name}.npy" for name in files}
-    return {name: (path, files[name]["sets"]) for name, path in paths.items() if path.exists()}
+    return {
+        name: (path, entry["sets"])
+        for name, entry in found["files"].items()
+        if name in TYPES and is_usual(name, entry) and (path := folder / f"{name}.npy").exists()
+    }
 
 
 def is_usual(name, entry):
@@ -324,14 +326,10 @@ def is_usual(name, entry):
     return complete and (name != "frost" or entry.get("textures") == weather.STANDARD)
 
 
-def read_manifest(folder):
-    """Return the manifest that scripts/corruptions.py wrote into the folder, or {} if it wrote none."""
-    path = folder / "manifest.json"
-    return parse_manifest(path) if path.exists() else {}
-
-
-def parse_manifest(path):
-    """Return the content of a manifest, or {} if the file is JSON of another kind."""
+def read_manifest(path):
+    """Return the content of a manifest, or {} if there is no file or it is JSON of another kind."""
+    if not path.exists():
+        return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -346,7 +344,7 @@ def is_manifest(found):
 
 def is_made_here(folder, data):
     """Return whether this suite generated the files. Without a manifest, the pixels of one noisy image are compared."""
-    if read_manifest(folder):
+    if read_manifest(folder / MANIFEST):
         return True
     path = folder / "gaussian_noise.npy"
     if not path.exists():
