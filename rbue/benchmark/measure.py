@@ -12,7 +12,7 @@ from hydra import compose
 from rbue import methods, networks, surgery
 from rbue.data import DATASETS, Data
 from rbue.runs import devices, provenance
-from rbue.runs.compose import own_hydra, parse, register_once
+from rbue.runs.compose import own_hydra, parse
 from rbue.training.step import Images, Step
 
 IMAGES = 50_000
@@ -32,7 +32,6 @@ def make_data(dataset):
 
 
 def make_run(*overrides):
-    register_once()
     with own_hydra():
         return parse(compose("config", list(overrides)))
 

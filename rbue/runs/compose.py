@@ -1,7 +1,7 @@
 """From arguments such as `method=dropreLU` to a checked Run, by Hydra, conf/ and the methods' schemas. No torch."""
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 
@@ -109,6 +109,7 @@ def parse(cfg) -> Run:
 @contextmanager
 def own_hydra():
     """Initialise Hydra with conf/ inside. A running Hydra application is set aside, since a process has only one."""
+    register_once()
     outer, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
     try:
         with initialize_config_dir(str(CONF), version_base=None):
@@ -120,33 +121,24 @@ def own_hydra():
 @cache
 def composed(dataset, protocol, method):
     """Return the Run that Hydra composes from the three choices, or None if conf/ lacks one of them."""
-    register_once()
-    try:
-        with own_hydra():
-            return parse(compose("config", [f"dataset={dataset}", f"protocol={protocol}", f"method={method}"]))
-    except (HydraException, UserError):
-        return None
+    with own_hydra(), suppress(HydraException, UserError):
+        return parse(compose("config", [f"dataset={dataset}", f"protocol={protocol}", f"method={method}"]))
+    return None
 
 
 def size_of(dataset):
     """Return the `size` in a dataset's YAML, or None if it has none or there is no YAML."""
-    register_once()
-    if not file_of("dataset", dataset):
-        return None
     with own_hydra():
-        return compose("config", [f"dataset={dataset}"]).size
+        return compose("config", [f"dataset={dataset}"]).size if file_of("dataset", dataset) else None
 
 
 @cache
 def network_of(arch):
     """Return the `network` setting in the YAML file of an arch, or None if there is no setting or no file."""
-    register_once()
-    try:
-        with own_hydra():
-            network = compose("config", [f"arch={arch}"]).network
-    except HydraException:
-        return None
-    return network and OmegaConf.to_container(network)
+    with own_hydra(), suppress(HydraException):
+        network = compose("config", [f"arch={arch}"]).network
+        return network and OmegaConf.to_container(network)
+    return None
 
 
 def on_arch(run, arch):

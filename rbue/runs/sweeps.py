@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from rbue.errors import UserError
 from rbue.methods import METHODS
 from rbue.progress import duration, padded
 from rbue.runs import locks, results, schema
-from rbue.runs.compose import canonical, file_of, network_of, own_hydra, parse, register_once
+from rbue.runs.compose import canonical, file_of, network_of, own_hydra, parse
 from rbue.runs.messages import sentence
 
 
@@ -60,7 +60,7 @@ def compose_runs(jobs, compose):
         seeds = [int(word.removeprefix("seed=")) for word in overrides if SEED.fullmatch(word)]
         key = others, bool(seeds)
         if key not in alike or "$" in " ".join(others):  # the words may refer to ${seed}
-            alike[key] = run_of(compose_or_refuse(compose, overrides), overrides)
+            alike[key] = compose_run(compose, overrides)
         yield overrides, alike[key].with_seed(seeds[-1]) if seeds else alike[key]
 
 
@@ -69,7 +69,6 @@ SEED = re.compile(r"seed=\d+")
 
 def runs_of(words):
     """Return the runs of a command line, outside of a Hydra application."""
-    register_once()
     with own_hydra():
         loader = GlobalHydra.instance().config_loader()
         return [run for _, run in jobs(words, loader, lambda o: compose("config", o, return_hydra_config=True))]
@@ -109,26 +108,28 @@ def refuse_other_method(name, line, rest):
 def lines(names, rest, compose):
     """Return the lines of a sweep: its grids, the `clean` ones unless the other words name a corrupted dataset, and the
     lines for this dataset."""
-    cfg = compose_or_refuse(compose, names + [word for word in rest if word.startswith(("dataset=", "launch="))])
+    words = names + [word for word in rest if word.startswith(("dataset=", "launch="))]
+    with one_sentence(words):
+        cfg = compose(words)
     given = cfg.hydra.sweeper
     clean = given.clean if cfg.corruptions == "none" else []
     return [*given.grids, *clean, *given.also.get(cfg.dataset, [])]
 
 
-def compose_or_refuse(compose, overrides):
-    """Compose a config, or refuse in one sentence about the job's own words."""
-    try:
-        return compose(list(overrides))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(sentence(error, overrides)) from error
-
-
-def run_of(cfg, overrides=()):
-    with open_dict(cfg):
-        cfg.pop("hydra")
-    try:
+def compose_run(compose, overrides):
+    with one_sentence(overrides):
+        cfg = compose(list(overrides))
+        with open_dict(cfg):
+            cfg.pop("hydra")
         return parse(cfg)
-    except OmegaConfBaseException as error:
+
+
+@contextmanager
+def one_sentence(overrides):
+    """Turn errors of Hydra and OmegaConf inside into one sentence about the job's own words."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
         raise UserError(sentence(error, overrides)) from error
 
 
