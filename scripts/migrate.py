@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors
 from rbue.errors import UserError
 from rbue.runs import results, schema
+from rbue.runs.format1 import upgrade
 
 
 def arguments(argv):
@@ -34,7 +35,7 @@ def migrate(path, root, weights):
     if content["format"] == schema.FORMAT:
         return False
     migrate_weights(content, weights)
-    upgraded = schema.upgrade(content)
+    upgraded = upgrade(content)
     target = root / upgraded["name"]
     if target != path.parent:
         if target.exists():
@@ -48,7 +49,7 @@ def migrate(path, root, weights):
 def migrate_weights(content, weights):
     """Rename the folders of the trainings behind a result, so that nothing is trained again."""
     trainings = content.get("trainings") or []
-    for old, new in zip(trainings, schema.upgrade(content)["trainings"], strict=False):
+    for old, new in zip(trainings, upgrade(content)["trainings"], strict=False):
         before, after = weights / str(old.get("name")), weights / new["name"]
         if before.is_dir() and not after.exists():
             after.parent.mkdir(parents=True, exist_ok=True)

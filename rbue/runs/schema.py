@@ -2,24 +2,23 @@
 
 A field with a default may be absent from a file, for example in an older format or on other hardware: then it is None,
 never zero. Format 2 stores which precision `precision=auto` chose and the number of test images. It leaves out settings
-that have no effect, such as Single's `samples`. `upgrade` converts older files.
+that have no effect, such as Single's `samples`. rbue/runs/format1.py converts older files.
 """
 
 import json
-import math
 import sys
 from collections.abc import Sized
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 from zipfile import BadZipFile
 
 from rbue import config, methods
 from rbue.errors import UserError
-from rbue.methods.mc_dropout import placement_of
+from rbue.runs.format1 import upgrade
 from rbue.runs.predictions import Predictions, correct
+from rbue.runs.typed import Wrong, convert_items, converter
 
 FORMAT = 2
 
@@ -304,139 +303,3 @@ def is_name(value: Any) -> bool:
 @cache
 def kinds_of(method):
     return {name: converter(kind) for name, kind in get_type_hints(methods.METHODS.get(method, config.Run)).items()}
-
-
-# --- JSON against the types above -------------------------------------------------------------------------------------
-
-
-class Wrong(ValueError):
-    """A value of the wrong type. Its path grows from the inside out: paths of correct values would only cost time."""
-
-    def __init__(self, after: str, before: str = "", path: tuple[str, ...] = ()) -> None:
-        self.after, self.before, self.path = after, before, path
-
-    def inside(self, key: str) -> "Wrong":
-        return Wrong(self.after, self.before, (key, *self.path))
-
-    def __str__(self) -> str:
-        return f"{self.before}{'.'.join(self.path) or 'it'}{self.after}"
-
-
-@cache
-def converter(kind):
-    """Return a function value -> the value as this type. It raises Wrong if the type is wrong somewhere inside."""
-    if is_dataclass(kind):
-        return record_of(kind)
-    if get_origin(kind) is UnionType:
-        (inner,) = (converter(part) for part in get_args(kind) if part is not NoneType)
-        return lambda value: None if value is None else inner(value)
-    if kind in (list[float], list[str]):
-        return numbers if kind == list[float] else texts
-    if get_origin(kind) is list:
-        inner = converter(*get_args(kind))
-        return lambda value: [*map(inner, checked(value, list))]
-    if get_origin(kind) is dict:
-        inner = converter(get_args(kind)[1])
-        return lambda value: convert_items(checked(value, dict), dict.fromkeys(value, inner))
-    if kind is Any:
-        return lambda value: value
-    return {float: number, int: whole_number}.get(kind) or (lambda value: checked(value, kind))
-
-
-def record_of(kind):
-    hints, absent = get_type_hints(kind), (MISSING, MISSING)
-    inner = {f.name: converter(hints[f.name]) for f in fields(kind)}
-    needed = [f.name for f in fields(kind) if (f.default, f.default_factory) == absent]
-    optional = inner.keys() - needed
-
-    def convert(value):
-        value = checked(value, dict)
-        for name in (name for name in needed if name not in value):
-            raise Wrong("", "no ", (name,))
-        known = {k: v for k, v in value.items() if k in inner and not (v is None and k in optional)}
-        return kind(**convert_items(known, inner))
-
-    return convert
-
-
-def convert_items(items, converters):
-    converted = {}
-    try:
-        for key, value in items.items():
-            converted[key] = converters[key](value)
-    except Wrong as wrong:
-        raise wrong.inside(key) from None
-    return converted
-
-
-def checked(value, kind):
-    if type(value) is not kind:
-        raise Wrong(f" is {value!r:.40}, not {KINDS.get(kind, kind.__name__)}")
-    return value
-
-
-KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
-
-
-def number(value):
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise Wrong(f" is {value!r:.40}, not a number")
-    return float(value)
-
-
-def whole_number(value):
-    if type(value) is not int or abs(value) >= 2**63:  # larger ones do not fit into a table
-        raise Wrong(f" is {value!r:.40}, not an integer")
-    return value
-
-
-def numbers(value):
-    """Convert a list of numbers. Results hold thousands of them, so they are not checked one by one in Python."""
-    if {*map(type, checked(value, list))} <= {int, float} and all(map(math.isfinite, value)):
-        return [*map(float, value)]
-    return [*map(number, value)]  # its error names the wrong entry
-
-
-def texts(value):
-    """Convert a list of texts in the same way. Most of them are names of classes."""
-    return value if {*map(type, checked(value, list))} <= {str} else [checked(each, str) for each in value]
-
-
-# --- format 1 ---------------------------------------------------------------------------------------------------------
-
-
-def upgrade(content):
-    """Convert the content of a format-1 file to format 2: the settings that were used, and the names that follow."""
-    settings = used(content)
-    named = zip(content.get("trainings") or [], training_names(settings), strict=False)
-    trainings = [training | {"name": name} for training, name in named]
-    counted = (content.get("reliability") or {}).get("count")  # every test image is in one bin
-    known = {"name": config.name_of(settings), "images": sum(counted) if counted else None}
-    return content | {"format": FORMAT, "config": settings, "trainings": trainings} | known
-
-
-def used(content):
-    """Return the config with the precision that `precision=auto` chose, without settings that its method ignores."""
-    settings = dict(content["config"])
-    records = [*(content.get("trainings") or []), content.get("environment") or {}]
-    hardware = next((str(r["hardware"]) for r in records if r.get("hardware")), "CPU")
-    if settings.get("precision") == "auto":
-        settings["precision"] = "fp32" if "CPU" in hardware else "bf16"
-    if "placement" in settings:
-        settings["placement"] = placement_of(settings["arch"], settings["placement"])
-    unused = {f.name for f in schema_fields(settings["method"]) if f.metadata["part"] == "unused"}
-    return {key: value for key, value in settings.items() if key not in unused}
-
-
-def schema_fields(method):
-    return fields(methods.METHODS.get(method, config.Run))
-
-
-def training_names(settings):
-    """Return the names of a run's trainings, in order. Those of an ensemble are Single runs of consecutive seeds."""
-    members = settings.get("members", 1)
-    method = "single" if "members" in settings else settings["method"]
-    parts = {f.name for f in schema_fields(method) if f.metadata["part"] == "training"}
-    own = {key: value for key, value in settings.items() if key in parts}
-    own |= {"method": method, "dataset": settings["dataset"].removesuffix("_c")}
-    return [config.name_of(own | {"seed": settings["seed"] + k}) for k in range(members)]
