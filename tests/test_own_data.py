@@ -191,6 +191,12 @@ def test_what_is_wrong_is_said_in_a_sentence_that_names_the_file(mine, form, spo
     assert says in refusal(data_dir)
 
 
+@pytest.mark.parametrize("size", [None, 8])
+def test_an_image_that_is_too_large_to_decode_is_named(mine, monkeypatch, size):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    assert "mine/train/ant/00.png cannot be decoded (Image size (256 pixels)" in refusal(mine("images"), size)
+
+
 def test_a_hidden_folder_is_not_a_class(mine):
     folder = mine("images") / "mine"
     (folder / "train/.ipynb_checkpoints").mkdir()

@@ -7,6 +7,7 @@ import os
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -60,17 +61,24 @@ def decode_all(pairs, size, bar, fit=False):
 
 def decode(path, size, fit):
     """Decode one image as RGB. `fit` resizes its largest centred square; without it, another size is refused."""
-    try:
-        with Image.open(path) as image:
-            refuse_deep(image, path)
-            refuse_transparent(image, path)
-            rgb = image.convert("RGB")
-            pixels = np.asarray(ImageOps.fit(rgb, (size, size)) if fit else rgb)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UserError(f"{path} cannot be decoded ({error})") from error
+    with opened(path) as image:
+        refuse_deep(image, path)
+        refuse_transparent(image, path)
+        rgb = image.convert("RGB")
+        pixels = np.asarray(ImageOps.fit(rgb, (size, size)) if fit else rgb)
     if pixels.shape != (size, size, 3):
         raise WrongSize(f"{path} is {pixels.shape[1]} × {pixels.shape[0]} pixels instead of {size} × {size}")
     return pixels
+
+
+@contextmanager
+def opened(path):
+    """Open an image inside. Refuse it if Pillow cannot decode it."""
+    try:
+        with Image.open(path) as image:
+            yield image
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise UserError(f"{path} cannot be decoded ({error})") from error
 
 
 def refuse_deep(image, path):

@@ -20,7 +20,8 @@ import numpy as np
 from PIL import Image, ImageOps
 from torchvision.datasets import ImageFolder
 
-from rbue.data.files import NAMES, WrongSize, decode_splits, keep, list_some, missing_arrays, open_arrays, open_kept
+from rbue.data import files
+from rbue.data.files import NAMES, list_some
 from rbue.errors import UserError
 
 WAY_OUT = "size: 32 in the dataset's YAML crops and resizes all images"
@@ -28,12 +29,12 @@ WAY_OUT = "size: 32 in the dataset's YAML crops and resizes all images"
 
 def read_files(folder, size=None):
     """Read a folder in one of the two forms. Return the four arrays by name, and the class names if they are known."""
-    missing = missing_arrays(folder)
+    missing = files.missing_arrays(folder)
     if len(missing) == len(NAMES):
         return read_images(folder, size)
     if missing:
         raise UserError(f"{folder} lacks {', '.join(missing)}")
-    return open_arrays(folder)
+    return files.open_arrays(folder)
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,14 @@ def read_images(folder, size):
     kept, names = folder / f"decoded-{fingerprint(folder, [*train, *test], size)}", {"classes": splits[0].classes}
     if kept.exists():
         with suppress(UserError):
-            return open_kept(kept) | names
+            return files.open_kept(kept) | names
         shutil.rmtree(kept, ignore_errors=True)  # damaged arrays are decoded again
     side = first_side(train[0][0]) if size is None else size
     try:
-        arrays = decode_splits(train, test, side, folder.name, fit=size is not None)
-    except WrongSize as wrong:
+        arrays = files.decode_splits(train, test, side, folder.name, fit=size is not None)
+    except files.WrongSize as wrong:
         raise UserError(f"{wrong}: {WAY_OUT}") from wrong
-    keep(arrays, kept)
+    files.keep(arrays, kept)
     return arrays | names
 
 
@@ -125,11 +126,8 @@ def fingerprint(folder, pairs, size):
 
 def first_side(path):
     """Return the pixels per side of the first image: all others must have the same size."""
-    try:
-        with Image.open(path) as image:
-            width, height = image.size
-    except OSError as error:
-        raise UserError(f"{path} cannot be decoded ({error})") from error
+    with files.opened(path) as image:
+        width, height = image.size
     refuse_oblong(width, height, path)
     return width
 
