@@ -57,7 +57,7 @@ def rounded(array):
 
 def scores(predictions, bins=30):
     """Compute all metrics. They agree with result.json up to rounding; the last four need OOD images."""
-    p = predictions
+    p, wrong = predictions, predictions.predicted != predictions.label
     known = {
         "accuracy": correct(p).mean(),
         "ece": ece(p, bins),
@@ -68,7 +68,7 @@ def scores(predictions, bins=30):
         "ece_classwise": ece_classwise(p, bins),
         "ece_as_printed": ece_as_printed(p, bins),
         "aurc": aurc(p),
-        "auroc_misclassification": auroc(*split(p.entropy, p.predicted != p.label)),
+        "auroc_misclassification": auroc(p.entropy[~wrong], p.entropy[wrong]),
     }
     return {name: float(value) for name, value in (known | foreign_scores(p)).items()}
 
@@ -157,11 +157,6 @@ def shared_by_ties(score, values):
     """Replace each value by the mean over all values with the same score."""
     _, place, count = np.unique(score, return_inverse=True, return_counts=True)
     return (np.bincount(place, values) / count)[place]
-
-
-def split(values, chosen):
-    """Split values into those not chosen and those chosen."""
-    return values[~chosen], values[chosen]
 
 
 def auroc(inside, outside):

@@ -5,7 +5,7 @@ import os
 import re
 from collections import Counter, defaultdict
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from statistics import mean
@@ -85,11 +85,12 @@ def expand(words, parser, compose):
     for job in combine_choices(words, parser):
         names = [word for word in job if word.startswith("sweep=")]
         rest = [word for word in job if word not in names]
-        for line in lines(names, rest, compose) if names else ():
-            refuse_other_method(names[-1], line, rest)
-            yield from expand([*line.split(), *rest], parser, compose)
         if not names:
             yield rest
+            continue
+        for line in lines(names, rest, compose):
+            refuse_other_method(names[-1], line, rest)
+            yield from expand([*line.split(), *rest], parser, compose)
 
 
 def refuse_other_method(name, line, rest):
@@ -169,7 +170,7 @@ def table_runs(dataset, arch, protocol, words):
     usual = canonical(dataset, protocol, "single")
     if usual is None or not file_of("arch", arch):
         return runs_of(["sweep=rows", f"dataset={dataset}", f"arch={arch}", f"protocol={protocol}", *words])
-    decisive = [f.name for f in fields(config.Run) if f.metadata["part"] in ("training", "evaluation")]
+    decisive = [name for name, part, _ in config.declared(config.Run) if part in ("training", "evaluation")]
     shared = {name: getattr(usual, name) for name in decisive if name not in ("method", "seed")}
     shared |= {"arch": arch, "network": network_of(arch)}
     rows = any_rows("cifar10" if usual.corruptions == "none" else dataset, words)
