@@ -15,7 +15,7 @@ from rbue import plugins
 from rbue.config import NAMED, Run, gpus, own_settings
 from rbue.errors import UserError
 from rbue.methods import METHODS
-from rbue.runs.messages import no_setting
+from rbue.runs.messages import no_setting, not_registered
 from rbue.runs.places import COMMAND, CONF
 
 
@@ -95,8 +95,7 @@ def parse(cfg) -> Run:
     """Turn a composed config into a checked, typed Run, or refuse it."""
     plugins.load()  # the processes of other launchers start here
     if cfg.method not in METHODS:
-        way_out = "name the package that registers it, as in plugins=my_package"
-        raise UserError(f"method={cfg.method} is named in a YAML, but no package registers it: {way_out}")
+        raise UserError(not_registered(cfg.method))
     known = {f.name for f in fields(METHODS[cfg.method])}
     for key in set(cfg) - known:
         raise UserError(no_setting(cfg.method, key))

@@ -33,8 +33,7 @@ def sentence(error, arguments=()):
     if isinstance(error, MissingConfigException) and error.options is not None:
         return missing_choice(error)
     if name := re.search(r"Could not load 'hydra/schema/([^']+)'", text):
-        way_out = "name the package that registers it, as in plugins=my_package"
-        return f"method={name[1]} is named in a YAML, but no package registers it: {way_out}"
+        return not_registered(name[1])
     if key := re.match(r"Could not override '(hydra\.[^']+)'", text):
         return f"'{key[1]}' is not a setting of Hydra or of this launcher: {COMMAND} --cfg hydra shows them"
     if key := re.match(r"Could not override '([^']+)'", text):
@@ -79,6 +78,11 @@ def sweep_without_m(word):
     override = OverridesParser.create().parse_override(word)
     count = len(list(override.sweep_iterator()))
     return f"{override.key_or_group} has {count} values: add -m to run {'both' if count == 2 else 'all'}"
+
+
+def not_registered(method):
+    way_out = "name the package that registers it, as in plugins=my_package"
+    return f"method={method} is named in a YAML, but no package registers it: {way_out}"
 
 
 def no_setting(method, key):
