@@ -2,7 +2,9 @@
 
 import os
 import shutil
+from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from rbue import metrics
 from rbue.data import DATASETS, corrupted, dataset, files, load, load_for, load_ood, ood, read_files, sources
 from rbue.data.corruptions import CORRUPTIONS, TYPES, corrupt, corruption
 from rbue.errors import UserError
+from rbue.evaluation import analysis
 from rbue.evaluation import corruption as corruption_evaluation
 from rbue.main import experiment
 from rbue.report.cells import build
@@ -300,6 +303,15 @@ def test_two_classes_of_one_name_are_refused(registered, mine):
     data_dir = mine("arrays")
     dataset("mine")(lambda folder, size: read_files(folder, size) | {"classes": ["cat", "dog", "cat"]})
     assert "gives several classes the name cat" in refusal(data_dir)
+
+
+def test_foreign_images_of_other_sizes_are_read_with_the_size_in_their_yaml(registered, mine, own_run, monkeypatch):
+    data_dir = mine("images", shape=(16, 24))
+    dataset("theirs", ood="mine")(read_files)
+    monkeypatch.setattr(analysis, "size_of", {"mine": 10}.get)
+    run, few = replace(own_run(), dataset="theirs"), SimpleNamespace(test_images=torch.zeros(1, 3, 8, 8))
+    seen = analysis.foreign_entropy(run, lambda images: [SimpleNamespace(mean=images.flatten(1) / 255)], few)
+    assert run.data_dir == str(data_dir) and seen.shape == (12,)
 
 
 def test_a_registered_dataset_reads_itself_and_names_its_foreign_images(registered, mine, tmp_path):

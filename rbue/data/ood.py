@@ -12,14 +12,14 @@ def ood_name(dataset):
     return DATASETS[dataset].ood if dataset in DATASETS else ""
 
 
-def load_ood(dataset, data, data_dir):
-    """Return the uint8 test images of the OOD dataset. It is not downloaded: nobody asked for it."""
+def load_ood(dataset, data, data_dir, size=None):
+    """Return the uint8 test images of the OOD dataset, at the size of the training images. Files of other sizes need
+    the `size` of their YAML, as in training. The dataset is not downloaded: nobody asked for it."""
     name = ood_name(dataset)
     if name == f"{dataset}_c":
         return mix_corruptions(data.test_images)
-    images = load(name, data_dir, download=False).test_images
-    size = data.test_images.shape[2:]
-    return images if images.shape[2:] == size else resize(images, list(size), antialias=True)
+    images, shape = load(name, data_dir, size, download=False).test_images, data.test_images.shape[2:]
+    return images if images.shape[2:] == shape else resize(images, list(shape), antialias=True)
 
 
 def mix_corruptions(images):

@@ -18,6 +18,7 @@ from rbue.data.ood import load_ood, ood_name
 from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.layers import DropReLU, GaussianWeight
+from rbue.runs.compose import size_of
 from rbue.runs.predictions import Predictions
 
 IMAGES, DRAWS = 32, 200  # test images and draws of the Monte-Carlo variance: its relative error is about 2 %
@@ -73,10 +74,10 @@ def predictions(evaluated, labels, foreign):
 
 def foreign_entropy(run, test, data):
     """Return the predictive entropy of each OOD image, or None if the OOD dataset is not on disk."""
-    if not ood_name(run.trained_on):
+    if not (name := ood_name(run.trained_on)):
         return None
     try:
-        images = load_ood(run.trained_on, data, run.data_dir)
+        images = load_ood(run.trained_on, data, run.data_dir, size_of(name))
     except UserError as sentence:
         log.warning("no images out of distribution, so no AUROC: %s", sentence)
         return None
