@@ -79,6 +79,10 @@ def dataset_name(dataset):
     return DATASETS.get(clean, clean) + ("-C" if clean != dataset else "")
 
 
+def place_name(dataset, arch):
+    return f"{dataset_name(dataset)} with {arch_name(arch)}"
+
+
 def announced(table):
     """Return one table for all networks: parameters, memory and test time side by side."""
     columns = [column.of(arch, arch_name(arch), column.group) for arch in table.archs for column in ANNOUNCED]

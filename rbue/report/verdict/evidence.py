@@ -42,9 +42,12 @@ class Evidence:
         """Return those of the rows that have all these metrics on one network."""
         return [row for row in rows if all((*place, row, metric) in self.ours.values for metric in metrics)]
 
+    def value(self, place: tuple, row: str, metric: str) -> Value:
+        """Return a row's value, the larger the better: an ECE is negated."""
+        return self.ours.values[*place, row, metric] * (-1 if metric == "ece" else 1)
+
     def values(self, place: tuple, rows: Iterable[str], metric: str) -> list[Value]:
-        """Return one value per row, each the larger the better: an ECE is negated."""
-        return [self.ours.values[(*place, row, metric)] * (-1 if metric == "ece" else 1) for row in rows]
+        return [self.value(place, row, metric) for row in rows]
 
     def ratios(self, metric: str, row: str, other: str) -> list[float]:
         """Return a row's metric divided by that of another row, for each network where both are measured and the other

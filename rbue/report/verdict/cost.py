@@ -1,0 +1,50 @@
+"""The cost of training and of testing."""
+
+from statistics import median
+
+from rbue.report.claims.scopes import DE as ENSEMBLE
+from rbue.report.claims.scopes import Q95, SINGLE
+from rbue.report.columns import decimals, from_to
+from rbue.report.rows import PROPOSED
+from rbue.report.verdict.evidence import Evidence, papers_or_all
+from rbue.report.verdict.words import NO, NO_TIMES, YES, Found
+
+
+def training_cost(e: Evidence) -> Found:
+    """Compare training times and parameters with those of Single and Deep Ensemble."""
+    times = {row: e.ratios("time", row, SINGLE) for row in [*PROPOSED, ENSEMBLE]}
+    ours = [ratio for row in PROPOSED for ratio in times[row]]
+    parameters = e.ratios("parameters", ENSEMBLE, Q95)
+    if not (ours and times[ENSEMBLE]):
+        return NO_TIMES
+    text = (
+        f"Training a variant takes {median(ours):.2f} times as long as training Single (median of {len(ours)} cells "
+        f"timed with the same code, range {from_to(ours, decimals(2))}). Deep Ensemble(4) takes "
+        f"{median(times[ENSEMBLE]):.2f} times as long"
+    )
+    if parameters:
+        text += f" and stores {median(parameters):.0f} times as many parameters"
+    return (YES if 2 * max(ours) <= median(times[ENSEMBLE]) else NO), text
+
+
+def inference_cost(e: Evidence) -> Found:
+    """Compare the measured test time with Deep Ensemble's, then what fewer passes and temperature scaling achieve."""
+    ratio = [r for row in PROPOSED for r in e.cost_ratios("test_ms_per_image", row, ENSEMBLE)]
+    if not ratio:
+        return NO_TIMES
+    known = {p: e.rows(p, PROPOSED, "passes") for p in e.ours.places}
+    places = papers_or_all([p for p, rows in known.items() if rows])
+    passes = max(e.ours.values[*p, row, "passes"].mean for p in places for row in known[p])
+    text = (
+        f"A variant with {passes:.0f} passes takes {median(ratio):.1f} times as long per image as Deep Ensemble(4) "
+        f"(median of {len(ratio)} cells, range {from_to(ratio, decimals(1))})"
+    )
+    ece = {(row, kind): e.mean_cost(row, kind) for row in (SINGLE, Q95) for kind in ("ece", "ece_10", "tempered_ece")}
+    if all(ece[key] for key in ((SINGLE, "ece"), (SINGLE, "tempered_ece"), (Q95, "ece"), (Q95, "tempered_ece"))):
+        fewer = f"{ece[Q95, 'ece_10']:.3f} with 10 passes and " if ece[Q95, "ece_10"] else ""
+        text += (
+            f". The mean ECE of Single is {ece[SINGLE, 'ece']:.3f}, that of {Q95} {fewer}{ece[Q95, 'ece']:.3f} with "
+            f"{passes:.0f} passes. Temperature scaling, which needs labelled images, gives Single "
+            f"{ece[SINGLE, 'tempered_ece']:.3f} and {Q95} {ece[Q95, 'tempered_ece']:.3f} with {passes:.0f} passes"
+        )
+    return (YES if median(ratio) <= 1 else NO), text

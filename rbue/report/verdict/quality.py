@@ -1,0 +1,160 @@
+"""Accuracy and ECE against the printed numbers and the baselines; the best method by other scores; diversity."""
+
+from operator import attrgetter
+from statistics import fmean, median
+
+from rbue.report.bootstrap import mean_of as mean
+from rbue.report.claims.evidence import listed
+from rbue.report.claims.scopes import DE as ENSEMBLE
+from rbue.report.claims.scopes import DROPRELU, P5, QUALITY, RRELU, SINGLE
+from rbue.report.claims.values import holm
+from rbue.report.columns import decimals, from_to
+from rbue.report.rows import LABELS, PROPOSED
+from rbue.report.verdict.evidence import Evidence
+from rbue.report.verdict.words import (
+    NO,
+    NOTHING,
+    PARTLY,
+    YES,
+    Found,
+    about,
+    answer,
+    answer_per_metric,
+    compare,
+    protocols_and_places,
+    settings,
+    signed,
+)
+
+
+def printed_numbers(e: Evidence) -> Found:
+    """Count the cells whose accuracy and ECE differ from the printed ones by no more than rounding and noise."""
+    cells = [key[:3] for key in e.printed.values if key[3] == "accuracy" and key[2] in LABELS and key in e.ours.values]
+    if not cells:
+        return NOTHING
+    gaps = {m: [e.ours.values[(*c, m)] - e.printed.values[(*c, m)] for c in cells] for m in QUALITY}
+    allowed = {m: [gap.half + gap.reach for gap in gaps[m]] for m in QUALITY}
+    agree = {m: sum(abs(gap.mean) <= most for gap, most in zip(gaps[m], allowed[m], strict=True)) for m in QUALITY}
+    lower = sum(gap.mean < 0 for gap in gaps["ece"])
+    middle = {m: median(abs(gap.mean) for gap in gaps[m]) for m in QUALITY}
+    text = (
+        f"{e.setting}our accuracy agrees with the printed one in {agree['accuracy']} of {len(cells)} measured cells, "
+        f"our ECE in {agree['ece']}. The median difference is {middle['accuracy']:.2f} percentage points of accuracy "
+        f"and {middle['ece']:.3f} of ECE; our ECE is lower in {lower} cells. {width(allowed)}{left_out(e.unused)}"
+    )
+    share = min(agree.values()) / len(cells)
+    return (YES if share >= 0.9 else PARTLY if share >= 0.5 else NO), text[0].upper() + text[1:]
+
+
+def width(allowed: dict[str, list[float]]) -> str:
+    """Say which differences count as agreement: {metric: the tolerance of each cell}."""
+    accuracy, ece = from_to(allowed["accuracy"], decimals(2)), from_to(allowed["ece"], decimals(3))
+    return (
+        "Two numbers agree if rounding and the noise of two independent test sets can explain their difference: this "
+        f"allows {accuracy} percentage points of accuracy and {ece} of ECE, depending on the cell"
+    )
+
+
+def left_out(cells: dict) -> str:
+    """Say which of the paper's cells are measured, but under other protocols alone, so that no answer uses them."""
+    if not cells:
+        return ""
+    several = f"{len(cells)} cells that are" if len(cells) > 1 else "cell that is"
+    return f". All answers here leave out the {several} measured only with {protocols_and_places(cells)}"
+
+
+def deep_ensemble(e: Evidence) -> Found:
+    """Compare Deep Ensemble with the best variant of each network, chosen in favour of RBUE."""
+    places = e.places([ENSEMBLE, *PROPOSED], *QUALITY)
+    if not places:
+        return NOTHING
+    best = {(p, m): max(e.values(p, PROPOSED, m), key=attrgetter("mean")) for p in places for m in QUALITY}
+    gaps = {m: mean([best[p, m] - e.value(p, ENSEMBLE, m) for p in places]) for m in QUALITY}
+    text = (
+        f"Compared with Deep Ensemble(4), the best variant of RBUE shows {compare(gaps)}. "
+        f"These numbers are the {about(e, places, [ENSEMBLE, *PROPOSED])}. We chose the best variant per metric on the "
+        "test images, which favours RBUE"
+    )
+    return answer_per_metric(**{metric: gap.sign >= 0 for metric, gap in gaps.items()}), text
+
+
+def baseline(name: str, rows: list[str], e: Evidence) -> Found:
+    """Compare the mean over the variants with that over a baseline's rows."""
+    places = e.places([*rows, *PROPOSED], *QUALITY)
+    if not places:
+        return NOTHING
+    gaps = {m: mean([mean(e.values(p, PROPOSED, m)) - mean(e.values(p, rows, m)) for p in places]) for m in QUALITY}
+    pairs = [(p, ours, theirs) for p in places for ours in PROPOSED for theirs in rows]
+    reverse = [(p, theirs, ours) for p, ours, theirs in pairs]
+    text = (
+        f"Compared with {name}, the mean of the five variants shows {compare(gaps)}. {by_variant(rows, places, e)}"
+        f"These numbers are the {about(e, places, [*rows, *PROPOSED])}. {beside_printed(name, rows, places, e)}"
+        f"Of {len(pairs)} comparisons of one variant with {' or '.join(rows)} on one network (with Holm's correction), "
+        f"the variant is better in both metrics in {better_in_both(e, pairs)} and worse in both in "
+        f"{better_in_both(e, reverse)}"
+    )
+    return answer_per_metric(**{metric: gap.sign > 0 for metric, gap in gaps.items()}), text
+
+
+def by_variant(rows: list[str], places: list, e: Evidence) -> str:
+    """Say which variants have the lowest and the highest accuracy, compared with a baseline's rows."""
+    theirs = {place: mean(e.values(place, rows, "accuracy")) for place in places}
+    gaps = {row: fmean((e.value(p, row, "accuracy") - theirs[p]).mean for p in places) for row in PROPOSED}
+    low, high = (f"{signed(gaps[row], '.2f')} for {row}" for row in (min(gaps, key=gaps.get), max(gaps, key=gaps.get)))
+    return f"By variant, the difference in accuracy ranges from {low} to {high}. "
+
+
+def beside_printed(name: str, rows: list[str], places: list, e: Evidence) -> str:
+    """Say how well calibrated the baseline is, here and in the paper: this decides the comparison."""
+    cells = [(*place, row, "ece") for place in places for row in rows]
+    if not all(cell in e.printed.values for cell in cells):
+        return ""
+    ours, printed = (fmean(numbers.values[cell].mean for cell in cells) for numbers in (e.ours, e.printed))
+    return f"The mean ECE of {name} is {ours:.3f} there; the paper prints {printed:.3f}. "
+
+
+def better_in_both(e: Evidence, pairs: list[tuple]) -> int:
+    """Count the pairs (place, ours, theirs) in which ours is better in both metrics beyond the noise."""
+    gaps = [e.value(p, ours, m) - e.value(p, theirs, m) for p, ours, theirs in pairs for m in QUALITY]
+    better = [gap.sign > 0 and stands for gap, stands in zip(gaps, holm([gap.p or 0.0 for gap in gaps]), strict=True)]
+    return sum(all(both) for both in zip(better[::2], better[1::2], strict=True))
+
+
+def best_row(e: Evidence, metric: str, name: str, sign: int) -> Found | None:
+    """Name the row with the best mean over networks, then the best variant. `sign` is 1 if more is better. Return
+    None if no network has all the rows that this needs."""
+    places, values = e.scores_by_row(metric)
+    if not places:
+        return None
+    means = {row: fmean(found) for row, found in values.items()}
+    best, ours = (max(rows, key=lambda row: sign * means[row]) for rows in (means, PROPOSED))
+    leads = sum(sign * values[best][k] == max(sign * found[k] for found in values.values()) for k in range(len(places)))
+    seeds = from_to(e.scores[place][row]["n"] for place in places for row in means)
+    text = (
+        f"Over {settings(places)}, its mean {name} is {against(best, means)}; it is the best in {leads} of "
+        f"{len(places)} (n = {seeds})"
+    )
+    return best, text + (f". The best variant of RBUE, {ours}, has {against(ours, means)}" if ours != best else "")
+
+
+def against(row: str, means: dict[str, float]) -> str:
+    """Return a row's mean and its distance from Single and Deep Ensemble: `0.560 (−0.054 against Single)`."""
+    others = [other for other in (SINGLE, ENSEMBLE) if other != row]
+    apart = [f"{signed(means[row] - means[other], '.3f')} against {other}" for other in others]
+    return f"{means[row]:.3f} ({', '.join(apart)})"
+
+
+def diversity(e: Evidence) -> Found:
+    """Compare the mean divergence of the samples' predictions with MC-Dropout's and Deep Ensemble's."""
+    ratios = {row: e.ratios("mean_jsd", row, P5) for row in [*PROPOSED, ENSEMBLE]}
+    more = [ratio > 1 for row in PROPOSED for ratio in ratios[row]]
+    if not more:
+        return NOTHING
+    families = {"MC-RReLU": [RRELU], "MC-DropReLU": DROPRELU, ENSEMBLE: [ENSEMBLE]}
+    found = {name: [ratio for row in rows for ratio in ratios[row]] for name, rows in families.items()}
+    shown = listed([f"{from_to(each, decimals(1))} for {name}" for name, each in found.items() if each])
+    text = (
+        f"The mean Jensen–Shannon divergence between two samples, divided by that of {P5}, is {shown} (range over "
+        f"{settings(max((e.places([row, P5], 'mean_jsd') for row in ratios), key=len))})"
+    )
+    return answer(more), text
