@@ -7,7 +7,7 @@ one comparison into an outcome. If the cells are noisy, it also returns the p-va
 """
 
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, product
+from itertools import chain, product
 
 from rbue.report.claims.numbers import kind
 from rbue.report.claims.values import Value, of_one_origin
@@ -265,16 +265,6 @@ def aside(check):
     return lambda numbers, places: (replace(item, aside=True) for item in check(numbers, places))
 
 
-def concordance(rows, cause, effect):
-    """Check for each pair of rows that the one with more of the cause is better in the effect."""
-
-    def judge(cause_a, effect_a, cause_b, effect_b):
-        gaps = advantage(cause, cause_a, cause_b), advantage(effect, effect_a, effect_b)
-        return joined([outcome_of(gap) for gap in gaps], gaps[0].sign * gaps[1].sign, max)
-
-    def check(numbers, places):
-        for place, pair in product(places, combinations(rows, 2)):
-            keys = [(*place, row, metric) for row in pair for metric in (cause, effect)]
-            yield ask(numbers, f"more {name(cause)}, better {name(effect)}", keys, judge)
-
-    return check
+def silent(check):
+    """Hide the differences, since accuracy and ECE share the part."""
+    return lambda numbers, places: (replace(item, shown=None) for item in check(numbers, places))

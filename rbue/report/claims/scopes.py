@@ -18,3 +18,4 @@ C10, C10_DENSE, TINY_DENSE = ("cifar10", "resnet18"), ("cifar10", "densenet121")
 SHIFTED = [RRELU, Q95]  # Figure 5 does not state q; 0.95 is this network's bold row in Table 1
 QUALITY, DIVERSE = ("accuracy", "ece"), ("mean_jsd", "mean_dis")
 SHIFTED_ECE = [f"ece@{severity}" for severity in SEVERITIES]
+SHIFTED_SCORES = [f"{metric}@{severity}" for severity in SEVERITIES for metric in QUALITY]
