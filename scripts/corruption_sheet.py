@@ -20,7 +20,7 @@ from rbue.data import load
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from rbue.errors import UserError, within
 from rbue.report.figures.style import canvas, save, styled
-from rbue.report.text import dataset_name
+from rbue.report.rows import dataset_name
 
 GAP = 2  # white pixels between images
 

@@ -4,8 +4,8 @@ import re
 from itertools import chain
 
 from rbue.report.columns import MISSING, strong
-from rbue.report.rows import PROPOSED
-from rbue.report.text import ANNOUNCED, announced, arch_name, columns_of, coverage, dataset_name, notes, outside_lines
+from rbue.report.rows import PROPOSED, arch_name, dataset_name
+from rbue.report.text import ANNOUNCED, announced, columns_of, coverage, notes, outside_lines
 
 PRINTED = [  # heading, unit, our keys, the paper's keys in the line below; a second key is shown in brackets
     ("Accuracy", r"(\%, $\uparrow$)", ["ours_accuracy"], ["paper_accuracy", "diff_accuracy"]),

@@ -11,9 +11,8 @@ from rbue.report.columns import decimals, duration, grid, hours, milliseconds, n
 from rbue.report.latex import tex, tex_float, tex_frame, tex_line
 from rbue.report.paper import read_paper
 from rbue.report.records import over_seeds, ratio_to
-from rbue.report.rows import by_protocol, labelled, paper_order
+from rbue.report.rows import arch_name, by_protocol, dataset_name, labelled, paper_order
 from rbue.report.tables import csv_text, write_forms
-from rbue.report.text import arch_name, dataset_name
 from rbue.runs.compose import canonical
 
 POSITIONS = {"all": "all layers", "last": "last layer", "first": "first layer"}  # in the paper's order

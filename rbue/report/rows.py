@@ -23,16 +23,9 @@ ROWS = [
     ("MC-DropReLU(0.95)", {"method": "dropreLU", "q": 0.95}),
 ]
 LABELS = [label for label, _ in ROWS]
-NAMES = {
-    "single": "Single",
-    "mc_dropout": "MC-Dropout",
-    "deep_ensemble": "Deep Ensemble",
-    "svi": "SVI",
-    "rrelu": "MC-RReLU",
-    "dropreLU": "MC-DropReLU",
-}
+NAMES = {settings["method"]: label.partition("(")[0] for label, settings in ROWS}  # in the paper's order
 OWN_NAMES = {"ivon": "IVON"}  # methods of this suite that are not in the paper
-METHODS = list(NAMES)  # in the paper's order; any other method is the user's own
+METHODS = list(NAMES)  # any other method is the user's own
 HYPERPARAMETER = {"mc_dropout": "p", "deep_ensemble": "members", "dropreLU": "q"}  # in brackets in a row's name
 PROPOSED_METHODS = ("rrelu", "dropreLU")
 PROPOSED = [label for label, settings in ROWS if settings["method"] in PROPOSED_METHODS]
@@ -42,6 +35,19 @@ ARCHS = {"vgg13": "VGG-13", "resnet18": "ResNet-18", "densenet121": "DenseNet-12
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tinyimagenet": "TinyImageNet"}
 
 FULL = ("matched", "paper")  # full schedules: `matched` fits the paper's numbers, `paper` is what it states
+
+
+def arch_name(arch):
+    return ARCHS.get(arch, arch)
+
+
+def dataset_name(dataset):
+    clean = dataset.removesuffix("_c")
+    return DATASETS.get(clean, clean) + ("-C" if clean != dataset else "")
+
+
+def place_name(dataset, arch):
+    return f"{dataset_name(dataset)} with {arch_name(arch)}"
 
 
 def by_protocol(name):

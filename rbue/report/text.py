@@ -19,7 +19,7 @@ from rbue.report.columns import (
     signed,
     times,
 )
-from rbue.report.rows import ARCHS, DATASETS, FULL, PROPOSED, difference
+from rbue.report.rows import DATASETS, FULL, PROPOSED, arch_name, dataset_name, difference
 from rbue.runs.compose import canonical
 
 OURS, PAPER = {"side": "ours", "bold": "ours_bold"}, {"side": "paper", "bold": "paper_bold"}
@@ -68,19 +68,6 @@ def columns_of(table):
 
 def by_arch(table):
     return [(arch, table.cells[table.cells.arch == arch]) for arch in table.archs]
-
-
-def arch_name(arch):
-    return ARCHS.get(arch, arch)
-
-
-def dataset_name(dataset):
-    clean = dataset.removesuffix("_c")
-    return DATASETS.get(clean, clean) + ("-C" if clean != dataset else "")
-
-
-def place_name(dataset, arch):
-    return f"{dataset_name(dataset)} with {arch_name(arch)}"
 
 
 def announced(table):
@@ -176,16 +163,13 @@ def bold_note(table):
     )
 
 
-def listed(values):
-    return ", ".join(sorted(set(values)))
-
-
 def origin_note(table):
     runs = table.inside
     if runs.empty:
         return "Nothing measured yet."
-    machines = (runs.hardware + " (" + runs.precision + ", torch " + runs.torch + ")").tolist()
-    return f"Measured on {listed(machines)}; commit {listed(runs.commit)}."
+    machines = runs.hardware + " (" + runs.precision + ", torch " + runs.torch + ")"
+    machines, commits = (", ".join(sorted(set(names))) for names in (machines, runs.commit))
+    return f"Measured on {machines}; commit {commits}."
 
 
 def precision_note(table):

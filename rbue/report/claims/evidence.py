@@ -7,7 +7,7 @@ from itertools import groupby
 from rbue.report.claims.checks import NAMES, VERSUS, group_by
 from rbue.report.claims.numbers import kind
 from rbue.report.columns import from_to
-from rbue.report.rows import ARCHS, DATASETS, paper_order
+from rbue.report.rows import ARCHS, arch_name, dataset_name, paper_order
 
 NOISY = ("accuracy", "ece", "dis")  # shares of test images, so one run gives their standard error
 
@@ -208,8 +208,8 @@ def places_text(places):
     texts = []
     for dataset, group in groupby(sorted(places, key=paper_order), key=lambda place: place[0]):
         archs = [arch for _, arch in group]
-        networks = "" if archs == list(ARCHS) else " " + "/".join(ARCHS.get(arch, arch) for arch in archs)
-        texts.append(DATASETS.get(dataset, dataset) + networks)
+        networks = "" if archs == list(ARCHS) else " " + "/".join(map(arch_name, archs))
+        texts.append(dataset_name(dataset) + networks)
     return ", ".join(texts)
 
 

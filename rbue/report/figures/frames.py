@@ -9,8 +9,7 @@ import pandas as pd
 from rbue.report.claims.values import binomial
 from rbue.report.columns import from_to
 from rbue.report.records import NETWORK, everywhere, over_seeds
-from rbue.report.rows import LABELS, by_protocol
-from rbue.report.text import arch_name, dataset_name
+from rbue.report.rows import LABELS, arch_name, by_protocol, dataset_name
 from rbue.runs.places import PAPER
 
 

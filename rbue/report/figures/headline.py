@@ -21,8 +21,18 @@ from rbue.report.figures.frames import count_text, methods_of, networks, with_er
 from rbue.report.figures.style import INK, WIDTH, canvas, head, look_of, plain_ticks, save, styled
 from rbue.report.paper import HALF, PAPERS_IMAGES
 from rbue.report.records import KEY, NETWORK, in_tables
-from rbue.report.rows import ARCHS, DATASETS, FULL, METHODS, PROPOSED_METHODS, by_protocol, in_order, paper_order
-from rbue.report.text import arch_name, dataset_name
+from rbue.report.rows import (
+    ARCHS,
+    DATASETS,
+    FULL,
+    METHODS,
+    PROPOSED_METHODS,
+    arch_name,
+    by_protocol,
+    dataset_name,
+    in_order,
+    paper_order,
+)
 
 PLACE = ["dataset", "arch"]
 DIFFERENCES = {"accuracy": "Ours − printed\n(percentage points)", "ece": "Ours − printed\n(left: ours is lower)"}

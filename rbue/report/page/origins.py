@@ -7,13 +7,13 @@ from dataclasses import replace
 import pandas as pd
 
 from rbue.report import benchmark
+from rbue.report.claims.scopes import EVERYWHERE
 from rbue.report.columns import MISSING, decimals, duration, number, words
 from rbue.report.page.markup import slug, table
 from rbue.report.page.pictures import benchmark_picture
 from rbue.report.page.suite import links
 from rbue.report.records import commit
-from rbue.report.rows import ARCHS, DATASETS, FULL, HYPERPARAMETER, LABELS, NAMES, ROWS, name_order
-from rbue.report.text import arch_name, dataset_name
+from rbue.report.rows import FULL, HYPERPARAMETER, LABELS, NAMES, ROWS, arch_name, dataset_name, name_order
 from rbue.runs.compose import canonical
 
 
@@ -76,7 +76,7 @@ def coverage_columns():
 
 def coverage(suite):
     own = sorted({(t.dataset, arch) for t in suite.tables if not t.in_paper for arch in t.archs})
-    places = [(dataset, arch) for dataset in DATASETS for arch in ARCHS] + own
+    places = EVERYWHERE + own
     found = defaultdict(list)
     for cell in (cell for t in suite.tables for cell in t.cells[t.cells.n > 0].itertuples()):
         found[cell.dataset, cell.arch, cell.row].append(f"{cell.protocol} {cell.n}")

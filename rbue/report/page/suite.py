@@ -10,9 +10,8 @@ from rbue.report import cells, claims, position, verdict
 from rbue.report.figures import networks
 from rbue.report.figures.style import COLOURS
 from rbue.report.records import records
-from rbue.report.rows import ROWS, by_protocol, name_order, paper_order
+from rbue.report.rows import ROWS, arch_name, by_protocol, dataset_name, name_order, paper_order
 from rbue.report.tables import by_network, count_measured
-from rbue.report.text import arch_name, dataset_name
 
 
 @dataclass(frozen=True)

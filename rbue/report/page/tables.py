@@ -4,9 +4,9 @@ from rbue.report import cells, position
 from rbue.report.columns import METHOD, decimals, number
 from rbue.report.page.markup import slug, table
 from rbue.report.page.suite import links
-from rbue.report.rows import DATASETS, LABELS, name_order
+from rbue.report.rows import DATASETS, LABELS, dataset_name, name_order, place_name
 from rbue.report.tables import side_by_side
-from rbue.report.text import announced, arch_name, by_arch, columns_of, coverage, dataset_name, notes
+from rbue.report.text import announced, by_arch, columns_of, coverage, notes
 
 FORMS = {"CSV": "csv", "LaTeX": "tex", "Markdown": "md"}
 PAPER_ALONE = [
@@ -17,10 +17,11 @@ PAPER_ALONE = [
 ]
 
 
-def name_of(dataset):
-    """Return `Table 1, CIFAR-10`, as the paper numbers it."""
+def name_of(dataset, *arch):
+    """Return `Table 1, CIFAR-10` or `Table 1, CIFAR-10 with VGG-13`, as the paper numbers it."""
     known = list(DATASETS)
-    return (f"Table {known.index(dataset) + 1}, " if dataset in known else "") + dataset_name(dataset)
+    number = f"Table {known.index(dataset) + 1}, " if dataset in known else ""
+    return number + (place_name(dataset, *arch) if arch else dataset_name(dataset))
 
 
 def by_dataset(suite):
@@ -62,7 +63,7 @@ def measured_table(suite, found, arch, rows):
     rows = rows[rows.row.isin(LABELS) | (rows.n > 0)]
     place = found.dataset, arch, found.protocol
     whose = "the paper's numbers and ours" if rows.paper_accuracy.notna().any() else "our numbers"
-    caption = f"{name_of(found.dataset)} with {arch_name(arch)}: {whose}, protocol `{found.protocol}`"
+    caption = f"{name_of(found.dataset, arch)}: {whose}, protocol `{found.protocol}`"
     tags = dict(zip(("dataset", "network", "protocol"), place, strict=True))
     more = {"links": table_links(suite, found.protocol, found.dataset), "tags": tags}
     return table(columns_of(found), rows.to_dict("records"), caption, slug("table", *place), **more)
@@ -77,7 +78,7 @@ def side_table(suite, dataset, arch):
     protocols = suite.compared.get((dataset, arch), {})
     if len(protocols) < 2:
         return None
-    caption = f"{name_of(dataset)} with {arch_name(arch)}: by protocol"
+    caption = f"{name_of(dataset, arch)}: by protocol"
     return table(*side_by_side(protocols), caption, slug("table", dataset, arch, "by protocol"))
 
 
@@ -94,7 +95,7 @@ def unmeasured(suite):
         table(
             PAPER_ALONE,
             rows.to_dict("records"),
-            f"{name_of(dataset)} with {arch_name(arch)}: the paper's numbers",
+            f"{name_of(dataset, arch)}: the paper's numbers",
             slug("paper", dataset, arch),
             tags={"dataset": dataset, "network": arch},
         )

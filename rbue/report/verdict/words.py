@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from rbue.report.claims.evidence import listed, places_text
 from rbue.report.claims.values import Value
-from rbue.report.text import place_name
+from rbue.report.rows import place_name
 from rbue.report.verdict.evidence import Evidence
 
 Found = tuple[str, str]  # answer and sentence
