@@ -19,7 +19,7 @@ def opens_text(call):
     if name == "open":
         binary = any(isinstance(word, ast.Constant) and "b" in str(word.value) for word in call.args[-1:])
         return not binary and getattr(owner, "id", None) not in ("Image", "tarfile", "os")
-    return name in ("read_text", "write_text") and owner is not None  # a Path's, not our own write_text
+    return name in ("read_text", "write_text") and owner is not None  # a Path's, not our own read_text
 
 
 def test_every_opened_text_file_says_its_encoding():

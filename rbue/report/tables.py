@@ -14,18 +14,16 @@ from rbue.progress import padded
 from rbue.report.cells import of_paper
 from rbue.report.columns import METHOD, MISSING, grid, pipe
 from rbue.report.latex import latex
-from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, paper_order
+from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, arch_name, dataset_name, paper_order, place_name
 from rbue.report.text import (
     BESIDE_PAPER,
     HEADLINE,
     TERMINAL,
     announced,
-    arch_name,
     beside,
     by_arch,
     columns_of,
     coverage,
-    dataset_name,
     notes,
     outside,
     outside_lines,
@@ -61,7 +59,7 @@ def headline(tables):
     lines = [headline_text(*network, protocols_to_show(protocols)) for network, protocols in ordered]
     (dataset, arch), protocols = max(ordered, key=lambda item: sum((cells.n > 0).sum() for cells in item[1].values()))
     name, cells = max(protocols.items(), key=lambda item: (item[1].n > 0).sum())
-    caption = f"**{dataset_name(dataset)} with {arch_name(arch)}**, `protocol={name}`:"
+    caption = f"**{place_name(dataset, arch)}**, `protocol={name}`:"
     shown = pipe(grid(*side_by_side({name: cells}, README), full=True))
     done, every = count_measured(networks), len(LABELS) * len(ARCHS) * len(DATASETS)
     so_far = f"Measured so far: {done} of the paper's {every} cells."
@@ -135,15 +133,14 @@ def csv_text(frame):
     return frame.to_csv(index=False, float_format="%.10g", lineterminator="\n")
 
 
-FORMS = {"md": markdown, "tex": latex, "csv": csv}
-
-
 def write(table, out):
     """Write <out>/<protocol>/<dataset>.md, .tex and .csv, and return their paths."""
-    return write_forms(Path(out) / table.protocol / table.dataset, {form: f(table) for form, f in FORMS.items()})
+    texts = {"md": markdown(table), "tex": latex(table), "csv": csv(table)}
+    return write_forms(Path(out) / table.protocol / table.dataset, texts)
 
 
 def write_forms(stem, texts):
+    """Write <stem>.<suffix> for each {suffix: text}, and return the paths."""
     paths = {stem.with_name(f"{stem.name}.{suffix}"): text for suffix, text in texts.items()}
     for path, text in paths.items():
         results.write(path, text)

@@ -8,9 +8,9 @@ import pandas as pd
 
 from rbue.report.columns import METHOD, Grid, count, decimals, milliseconds, number, seeded, shown, words
 from rbue.report.figures.frames import picked
-from rbue.report.figures.style import write_csv, write_text
 from rbue.report.records import SCORES, most_passes, over_seeds
-from rbue.report.text import dataset_name
+from rbue.report.rows import dataset_name
+from rbue.report.tables import csv_text, write_forms
 from rbue.runs.predictions import scores
 
 percent, three = decimals(2), decimals(3)
@@ -210,6 +210,6 @@ def draw(network, folder):
     paths = []
     for name in TABLES:
         if found := grid(network, name):
-            paths.append(write_csv(numbers(network, name), folder / f"{name}.csv"))
-            paths.append(write_text(found.markdown(), folder / f"{name}.md"))
+            texts = {"csv": csv_text(pd.DataFrame(found.cells)), "md": found.markdown()}
+            paths += write_forms(folder / name, texts)
     return paths

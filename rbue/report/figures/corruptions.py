@@ -11,10 +11,10 @@ from rbue.methods import draws_samples
 from rbue.report.columns import METHOD, Grid, decimals, number
 from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, methods_of, nearest
-from rbue.report.figures.style import write_text
 from rbue.report.paper import CORRUPTIONS
 from rbue.report.records import LEVEL_SCORES, levels, most_passes, over_seeds, over_types
 from rbue.report.rows import METHODS
+from rbue.report.tables import csv_text, write_forms
 
 SIX = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0}
 Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # in the paper's two box plots
@@ -212,9 +212,8 @@ def draw_source(network, source, frame, folder):
     return [
         *style.save(box_plots(numbers, title), folder / stem, numbers),
         *style.save(median_curves(numbers, title), folder / f"{stem}-ece"),
-        style.write_csv(cells, folder / f"{stem}-types.csv"),
-        style.write_csv(means, folder / f"{stem}-averages.csv"),
-        write_text(text, folder / f"{stem}-averages.md"),
+        *write_forms(folder / f"{stem}-types", {"csv": csv_text(cells)}),
+        *write_forms(folder / f"{stem}-averages", {"csv": csv_text(means), "md": text}),
     ]
 
 

@@ -10,10 +10,11 @@ from matplotlib.colors import LogNorm
 from rbue.report.claims.scopes import DE, P2, P5, Q8, Q95, RRELU, SVI
 from rbue.report.columns import METHOD, MISSING, Column, Grid, decimals, number
 from rbue.report.figures.frames import picked
-from rbue.report.figures.style import INK, WIDTH, head, narrow, panel_grid, save, styled, write_csv, write_text
+from rbue.report.figures.style import INK, WIDTH, head, narrow, panel_grid, save, styled
 from rbue.report.paper import read_paper
 from rbue.report.records import over_pairs, over_seeds, pairs
 from rbue.report.rows import METHODS, in_order, labelled
+from rbue.report.tables import csv_text, write_forms
 
 PANELS = [DE, SVI, RRELU, P2, P5, Q8, Q95]  # in the paper's order
 MEASURES = {  # measure → (what the cells show, their unit)
@@ -179,7 +180,6 @@ def draw(network, folder):
             paths += save(matrices(frame, measure, network.title()), folder / f"diversity-{measure}")
     return [
         *paths,
-        write_csv(matrix_frame(frame), folder / "diversity-matrices.csv"),
-        write_csv(numbers, folder / "diversity.csv"),
-        write_text(grid(network).markdown(), folder / "diversity.md"),
+        *write_forms(folder / "diversity-matrices", {"csv": csv_text(matrix_frame(frame))}),
+        *write_forms(folder / "diversity", {"csv": csv_text(numbers), "md": grid(network).markdown()}),
     ]

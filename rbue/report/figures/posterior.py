@@ -7,6 +7,7 @@ from matplotlib.patches import Patch
 from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, picked
 from rbue.report.records import over_seeds
+from rbue.report.tables import csv_text, write_forms
 
 PANELS = {"Standard deviation": "Layer", "KL per image (nats)": "Epoch", "Training accuracy (%)": "Epoch"}
 QUANTILES = ("q05", "q25", "q50", "q75", "q95")
@@ -99,5 +100,5 @@ def draw(network, folder):
     title = f"Posterior of the weights: {network.title()}, {count_text(spread.n)}"
     return [
         *style.save(figure(spread, course, colours, title), folder / "posterior", spread),
-        style.write_csv(course, folder / "posterior-training.csv"),
+        *write_forms(folder / "posterior-training", {"csv": csv_text(course)}),
     ]

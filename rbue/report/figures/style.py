@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from rbue import methods
 from rbue.report.figures.svg import svg
 from rbue.report.rows import LABELS, METHODS
-from rbue.report.tables import csv_text
+from rbue.report.tables import csv_text, write_forms
 
 
 class Looks(dict):
@@ -144,31 +144,19 @@ def save(figure, path, numbers=None, photographs=False, readme=False):
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    kinds = ("pdf", "webp" if photographs else "svg", "png", "csv")
-    pdf, picture, png, csv = (path.parent / f"{path.name}.{kind}" for kind in kinds)
+    pdf, webp, png = (path.with_name(f"{path.name}.{kind}") for kind in ("pdf", "webp", "png"))
     with rc_context(STYLE):  # fonts are embedded here
         for _ in range(2):  # the first layout resizes the axes and thus their ticks; the second measures those
             figure.draw_without_rendering()
         figure.set_layout_engine(None)  # both files share one layout, which halves the time
         figure.savefig(pdf, dpi=200, metadata=TIMELESS)
         if photographs:
-            figure.savefig(picture, dpi=115, pil_kwargs={"quality": 75, "method": 6})
-        else:
-            write_text(svg(figure), picture)
+            figure.savefig(webp, dpi=115, pil_kwargs={"quality": 75, "method": 6})
+        pictures = [webp] if photographs else write_forms(path, {"svg": svg(figure)})
         if readme:
             figure.savefig(png, dpi=150, metadata={"Software": None})
-    more = [] if numbers is None else [write_csv(numbers, csv)]
-    return [pdf, picture, *([png] if readme else []), *more]
-
-
-def write_csv(frame, path):
-    return write_text(csv_text(frame), path)
-
-
-def write_text(text, path):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", newline="\n")
-    return path
+            pictures.append(png)
+    return [pdf, *pictures, *([] if numbers is None else write_forms(path, {"csv": csv_text(numbers)}))]
 
 
 def legend_below(figure, handles, labels, columns):

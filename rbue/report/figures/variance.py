@@ -11,8 +11,8 @@ from rbue.report import simulation
 from rbue.report.columns import Column, Grid, count, decimals, number, shown, times, words
 from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, stacked
-from rbue.report.figures.style import write_text
 from rbue.report.records import over_seeds
+from rbue.report.tables import write_forms
 
 Q = np.round(np.arange(0.05, 1, 0.05), 2)
 PAPERS_Q = (0.8, 0.85, 0.9, 0.95)
@@ -115,7 +115,7 @@ def draw_over_q(out):
     frame = over_q()
     return [
         *style.save(over_q_figure(frame), out / "variance", frame),
-        write_text(over_q_grid(frame).markdown(), out / "variance.md"),
+        *write_forms(out / "variance", {"md": over_q_grid(frame).markdown()}),
     ]
 
 
@@ -204,5 +204,5 @@ def draw(network, folder):
     title = f"{network.title()}, {count_text(numbers.n)}"
     return [
         *style.save(layers_figure(numbers, title), folder / "variance", numbers),
-        write_text(layers_grid(network, numbers).markdown(), folder / "variance.md"),
+        *write_forms(folder / "variance", {"md": layers_grid(network, numbers).markdown()}),
     ]
