@@ -3,8 +3,8 @@
     html = build(collect("results/runs"), "results/paper", "results/figures", "results/benchmarks")
 
 The page holds the files that `make figures` drew, so it has the same bytes on every machine. Modules: suite (what it is
-built from), tables, pictures, verdicts and origins (its parts as plain data), markup (text and tables as HTML). The
-folder templates has its frame, its style and its script.
+built from), tables, pictures, captions, verdicts and origins (its parts as plain data), markup (text and tables as
+HTML). The folder templates has its frame, its style and its script.
 """
 
 from pathlib import Path
