@@ -3,11 +3,11 @@
 A finding compares means over all measured networks. Its interval holds at 95 % over test images, and over seeds if any
 row on the dataset has several. An answer says if something is not measured.
 
+answers     the possible answers
 evidence    our numbers under one protocol, the printed ones, and costs and scores of each row
 quality     accuracy, ECE, other scores and diversity
 cost        training and test time
 corruption  calibration on corrupted images
-words       answers, and numbers in words
 text        the findings for the README
 """
 
@@ -16,12 +16,12 @@ from functools import partial
 
 from rbue.report.claims.numbers import our_frames
 from rbue.report.claims.scopes import DROPOUT, SINGLE, SVI
+from rbue.report.verdict.answers import IN_ACCURACY, IN_ECE, NO, NO_TIMES, PARTLY, UNKNOWN, YES, Found
 from rbue.report.verdict.corruption import under_corruption
 from rbue.report.verdict.cost import inference_cost, training_cost
 from rbue.report.verdict.evidence import Evidence, gather
-from rbue.report.verdict.quality import baseline, best_row, deep_ensemble, diversity, printed_numbers
+from rbue.report.verdict.quality import baseline, best_row, compare, deep_ensemble, diversity, printed_numbers
 from rbue.report.verdict.text import BEGIN, END, READING, Finding, in_short, markdown
-from rbue.report.verdict.words import IN_ACCURACY, IN_ECE, NO, NO_TIMES, PARTLY, UNKNOWN, YES, Found, compare
 
 __all__ = ["BEGIN", "END", "IN_ACCURACY", "IN_ECE", "NO", "NO_TIMES", "PARTLY", "QUESTIONS", "READING", "UNKNOWN"]
 __all__ += ["YES", "Finding", "build", "compare", "findings", "in_short", "inference_cost", "markdown"]

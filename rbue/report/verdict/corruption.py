@@ -5,8 +5,8 @@ from rbue.report.claims.scopes import DE as ENSEMBLE
 from rbue.report.claims.scopes import P5, SHIFTED_ECE, SINGLE, SVI
 from rbue.report.columns import decimals, from_to
 from rbue.report.rows import PROPOSED, paper_order, place_name
+from rbue.report.verdict.answers import NOTHING, UNKNOWN, Found, answer, protocols_and_places
 from rbue.report.verdict.evidence import Evidence, papers_or_all
-from rbue.report.verdict.words import NOTHING, UNKNOWN, Found, answer, protocols_and_places
 
 BASELINES = (SINGLE, P5, ENSEMBLE, SVI)
 

@@ -6,8 +6,8 @@ from rbue.report.claims.scopes import DE as ENSEMBLE
 from rbue.report.claims.scopes import Q95, SINGLE
 from rbue.report.columns import decimals, from_to
 from rbue.report.rows import PROPOSED
+from rbue.report.verdict.answers import NO, NO_TIMES, YES, Found
 from rbue.report.verdict.evidence import Evidence, papers_or_all
-from rbue.report.verdict.words import NO, NO_TIMES, YES, Found
 
 
 def training_cost(e: Evidence) -> Found:

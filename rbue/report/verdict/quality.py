@@ -7,24 +7,42 @@ from rbue.report.bootstrap import mean_of as mean
 from rbue.report.claims.evidence import listed
 from rbue.report.claims.scopes import DE as ENSEMBLE
 from rbue.report.claims.scopes import DROPRELU, P5, QUALITY, RRELU, SINGLE
-from rbue.report.claims.values import holm
+from rbue.report.claims.values import Value, holm
 from rbue.report.columns import decimals, from_to
-from rbue.report.rows import LABELS, PROPOSED
+from rbue.report.rows import LABELS, PROPOSED, place_name
+from rbue.report.verdict.answers import NO, NOTHING, PARTLY, YES, Found, answer, answer_per_metric, protocols_and_places
 from rbue.report.verdict.evidence import Evidence
-from rbue.report.verdict.words import (
-    NO,
-    NOTHING,
-    PARTLY,
-    YES,
-    Found,
-    about,
-    answer,
-    answer_per_metric,
-    compare,
-    protocols_and_places,
-    settings,
-    signed,
-)
+
+WORDS = {"accuracy": ("accuracy", ".2f", " percentage points"), "ece": ("ECE", ".3f", "")}
+
+
+def compare(gaps: dict[str, Value]) -> str:
+    """Say what one side shows, compared with another: {metric: gap, positive if better}."""
+    return " and ".join(compare_in(metric, gap) for metric, gap in gaps.items())
+
+
+def compare_in(metric: str, gap: Value) -> str:
+    """Return `a lower ECE (−0.020 [−0.022, −0.018])`, with the 95 % interval in square brackets."""
+    name, form, unit = WORDS[metric]
+    shown = gap * (-1 if metric == "ece" else 1)
+    size, low, high = (signed(x, form) for x in (shown.mean, shown.mean - shown.reach, shown.mean + shown.reach))
+    found = ("no measurable difference in", "a higher", "a lower")[shown.sign]
+    return f"{found} {name} ({size} [{low}, {high}]{unit})"
+
+
+def signed(number: float, form: str) -> str:
+    return f"{number:+{form}}".replace("-", "−")
+
+
+def settings(places: list) -> str:
+    """Return how many pairs of dataset and network there are, or the name of the only one."""
+    if len(places) > 1:
+        return f"{len(places)} dataset-network pairs"
+    return f"{place_name(*places[0])} alone"
+
+
+def about(e: Evidence, places: list, rows: list[str]) -> str:
+    return f"mean over {settings(places)}, {e.seeds(places, rows)}"
 
 
 def printed_numbers(e: Evidence) -> Found:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rbue.report.claims.evidence import listed
-from rbue.report.verdict.words import IN_ACCURACY, IN_ECE, NO, PARTLY, UNKNOWN, YES
+from rbue.report.verdict.answers import IN_ACCURACY, IN_ECE, NO, PARTLY, UNKNOWN, YES
 
 BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
 READING = (

@@ -1,0 +1,24 @@
+"""The possible answers, and what several of them say."""
+
+from rbue.report.claims.evidence import listed, places_text
+
+Found = tuple[str, str]  # answer and sentence
+YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
+IN_ACCURACY, IN_ECE = "in accuracy, not in ECE", "in ECE, not in accuracy"
+NOTHING = UNKNOWN, "No network has all the rows that this needs"
+NO_TIMES = UNKNOWN, f"{NOTHING[1]}, with times from a GPU"  # other programs take part of a CPU's time
+
+
+def answer(parts: list[bool]) -> str:
+    """Return YES if all parts hold, NO if none does, else PARTLY."""
+    return YES if all(parts) else PARTLY if any(parts) else NO
+
+
+def answer_per_metric(accuracy: bool, ece: bool) -> str:
+    """Return whether something holds in both metrics, or in which of them."""
+    return (YES if ece else IN_ACCURACY) if accuracy else (IN_ECE if ece else NO)
+
+
+def protocols_and_places(cells: dict) -> str:
+    protocols = listed([f"`{name}`" for name in sorted({name for names in cells.values() for name in names})])
+    return f"protocol {protocols}: {places_text({cell[:2] for cell in cells})}"
