@@ -46,7 +46,8 @@ def drawn():
     with pytest.MonkeyPatch.context() as patch:
         for module in DRAWING:
             patch.setattr(module, "save", keep, raising=False)
-            patch.setattr(module, "write_forms", lambda *_: [], raising=False)
+            for name in ("write_forms", "write_grid"):
+                patch.setattr(module, name, lambda *_: [], raising=False)
         patch.setitem(FIGURES, "tables of twins, temperature and OOD images", lambda *_: [])
         draw(only(whole_suite(MATCHED)), "out")
         headline.draw(read_records(whole_suite(MATCHED)), PAPER, "out")

@@ -35,6 +35,11 @@ class Table:
         return list(self.cells.arch.unique())
 
     @property
+    def by_arch(self):
+        """(network, its cells), in order."""
+        return list(self.cells.groupby("arch", sort=False))
+
+    @property
     def in_paper(self):
         return self.dataset in DATASETS
 

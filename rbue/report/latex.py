@@ -5,17 +5,13 @@ from itertools import chain
 
 from rbue.report.columns import MISSING, strong
 from rbue.report.rows import PROPOSED, arch_name, dataset_name
-from rbue.report.text import ANNOUNCED, announced, columns_of, coverage, notes, outside_lines
+from rbue.report.text import ANNOUNCED, announced, columns_of, coverage, notes, outside
 
+UP, DOWN = r"(\%, $\uparrow$)", r"($\downarrow$)"
 PRINTED = [  # heading, unit, our keys, the paper's keys in the line below; a second key is shown in brackets
-    ("Accuracy", r"(\%, $\uparrow$)", ["ours_accuracy"], ["paper_accuracy", "diff_accuracy"]),
-    ("ECE", r"($\downarrow$)", ["ours_ece"], ["paper_ece", "diff_ece"]),
-    (
-        "Training Time",
-        r"($\downarrow$)",
-        ["ours_train_seconds", "ours_time_ratio"],
-        ["paper_train_hours", "paper_time_ratio"],
-    ),
+    ("Accuracy", UP, ["ours_accuracy"], ["paper_accuracy", "diff_accuracy"]),
+    ("ECE", DOWN, ["ours_ece"], ["paper_ece", "diff_ece"]),
+    ("Training Time", DOWN, ["ours_train_seconds", "ours_time_ratio"], ["paper_train_hours", "paper_time_ratio"]),
 ]
 SIZES = {
     "ours_parameters": ("Parameters", ""),
@@ -109,5 +105,5 @@ def size_float(table):
 
 
 def latex(table):
-    comments = ["Built by `make tables`: do not edit. Needs booktabs and graphicx.", *outside_lines(table)]
+    comments = ["Built by `make tables`: do not edit. Needs booktabs and graphicx.", *outside(table)]
     return "\n".join([*(f"% {line}" for line in comments), *metrics_float(table), "", *size_float(table), ""])

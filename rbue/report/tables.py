@@ -10,27 +10,18 @@ The output has no timestamps and no paths: the same runs give the same bytes, an
 from collections import defaultdict
 from pathlib import Path
 
+import pandas as pd
+
 from rbue.progress import padded
 from rbue.report.cells import of_paper
 from rbue.report.columns import METHOD, MISSING, grid, pipe
 from rbue.report.latex import latex
 from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, arch_name, dataset_name, paper_order, place_name
-from rbue.report.text import (
-    BESIDE_PAPER,
-    HEADLINE,
-    TERMINAL,
-    announced,
-    beside,
-    by_arch,
-    columns_of,
-    coverage,
-    notes,
-    outside,
-    outside_lines,
-    outside_note,
-    title,
-)
+from rbue.report.text import BESIDE_PAPER, TERMINAL, announced, beside, columns_of, coverage, notes, outside, title
 from rbue.runs import results
+
+HEADLINE = ("accuracy", "ece", "time_ratio")  # no differences, and no hours, which depend on hardware
+README = ("accuracy", "ece")
 
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
@@ -39,13 +30,13 @@ def markdown(table):
     columns = columns_of(table)
     parts = [f"# {title(table)}", coverage(table) + ". Built by `make tables`: do not edit."]
     parts += [
-        f"## {arch_name(arch)}\n\n{pipe(grid(columns, cells.to_dict('records')))}" for arch, cells in by_arch(table)
+        f"## {arch_name(arch)}\n\n{pipe(grid(columns, cells.to_dict('records')))}" for arch, cells in table.by_arch
     ]
     parts += [f"## Parameters, memory and test time, which the paper does not print\n\n{pipe(grid(*announced(table)))}"]
     parts += ["## Notes\n\n" + "\n".join(f"- {note}" for note in notes(table))]
-    if outside(table):
-        entries = "\n".join(f"- {entry}" for entry in outside(table))
-        parts += [f"<details><summary>{outside_note(table)}</summary>\n\n{entries}\n\n</details>"]
+    if left_out := outside(table):
+        entries = "\n".join(f"- {entry}" for entry in left_out[1:])
+        parts += [f"<details><summary>{left_out[0].removesuffix(':')}</summary>\n\n{entries}\n\n</details>"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -110,7 +101,6 @@ def side_by_side(protocols, metrics=HEADLINE):
     return [METHOD, *(c for c in columns if any(c.text(cell) != MISSING for cell in cells))], cells
 
 
-README = ("accuracy", "ece")
 BEGIN, END = "<!-- results: built by make tables -->", "<!-- end of results -->"
 
 
@@ -147,11 +137,16 @@ def write_forms(stem, texts):
     return list(paths)
 
 
+def write_grid(grid, stem):
+    """Write the cells of a Grid as CSV and the Grid as Markdown, and return the paths."""
+    return write_forms(stem, {"csv": csv_text(pd.DataFrame(grid.cells)), "md": grid.markdown()})
+
+
 def summary(table):
     """Format the rows of each measured network for a terminal, and list the runs that are left out."""
-    blocks = [summary_block(table, arch, cells) for arch, cells in by_arch(table) if cells.n.any()]
-    left_out = ["\n".join(outside_lines(table)).replace("`", "")] if outside(table) else []
-    return "\n\n".join([*blocks, *left_out]) or f"{title(table)}: none of its rows is measured yet."
+    blocks = [summary_block(table, arch, cells) for arch, cells in table.by_arch if cells.n.any()]
+    left_out = "\n".join(outside(table)).replace("`", "")
+    return "\n\n".join(filter(None, [*blocks, left_out])) or f"{title(table)}: none of its rows is measured yet."
 
 
 def summary_block(table, arch, cells):

@@ -36,7 +36,6 @@ BESIDE_PAPER = [
     number("paper_time_ratio", "Time / Single's", "paper", times, side="paper"),
     number("ours_time_ratio", "Time / Single's", "ours", times, side="ours"),
 ]
-HEADLINE = ("accuracy", "ece", "time_ratio")  # no differences, and no hours, which depend on hardware
 OURS_ALONE = [
     seeded("accuracy", "Accuracy, %", "", decimals(2), bold="ours_bold"),
     seeded("ece", "ECE", "", decimals(3), bold="ours_bold"),
@@ -66,14 +65,10 @@ def columns_of(table):
     return [METHOD, *(c for c in columns if c.key != "ours_speedup" or table.protocol in FULL)]
 
 
-def by_arch(table):
-    return [(arch, table.cells[table.cells.arch == arch]) for arch in table.archs]
-
-
 def announced(table):
     """Return one table for all networks: parameters, memory and test time side by side."""
     columns = [column.of(arch, arch_name(arch), column.group) for arch in table.archs for column in ANNOUNCED]
-    return [METHOD, *columns], beside(dict(by_arch(table)))
+    return [METHOD, *columns], beside(dict(table.by_arch))
 
 
 def beside(parts):
@@ -248,19 +243,12 @@ def total_note(table):
 
 
 def outside(table):
-    """Describe the runs of this dataset and protocol that no table shows: 'name (epochs=2): 94.60 %, ECE 0.021'."""
+    """Describe the runs of this dataset and protocol that no table shows: one line about them, then one line per run,
+    such as 'name (epochs=2): 94.60 %, ECE 0.021'."""
     runs = table.runs[~table.runs.listed].sort_values("name").itertuples()
-    return [f"`{run.name}` ({run.differs}): {run.accuracy:.2f} %, ECE {run.ece:.3f}" for run in runs]
-
-
-def outside_note(table):
-    runs = len(outside(table))
-    several = f"{runs} runs are" if runs > 1 else "1 run is"
-    return f"{several} not in this table, since a setting differs from those of its rows"
-
-
-def outside_lines(table):
-    return [f"{outside_note(table)}:", *outside(table)] if outside(table) else []
+    lines = [f"`{run.name}` ({run.differs}): {run.accuracy:.2f} %, ECE {run.ece:.3f}" for run in runs]
+    several = f"{len(lines)} runs are" if len(lines) > 1 else "1 run is"
+    return [f"{several} not in this table, since a setting differs from those of its rows:", *lines] if lines else []
 
 
 def notes(table):

@@ -10,7 +10,7 @@ from rbue.report.columns import METHOD, Grid, count, decimals, milliseconds, num
 from rbue.report.figures.frames import picked
 from rbue.report.records import SCORES, most_passes, over_seeds
 from rbue.report.rows import dataset_name
-from rbue.report.tables import csv_text, write_forms
+from rbue.report.tables import write_grid
 from rbue.runs.predictions import scores
 
 percent, three = decimals(2), decimals(3)
@@ -207,9 +207,5 @@ def grids(network):
 
 
 def draw(network, folder):
-    paths = []
-    for name in TABLES:
-        if found := grid(network, name):
-            texts = {"csv": csv_text(pd.DataFrame(found.cells)), "md": found.markdown()}
-            paths += write_forms(folder / name, texts)
-    return paths
+    found = {name: grid(network, name) for name in TABLES}
+    return [path for name, each in found.items() if each for path in write_grid(each, folder / name)]

@@ -14,7 +14,7 @@ from rbue.report.figures.frames import count_text, methods_of, nearest
 from rbue.report.paper import CORRUPTIONS
 from rbue.report.records import LEVEL_SCORES, levels, most_passes, over_seeds, over_types
 from rbue.report.rows import METHODS
-from rbue.report.tables import csv_text, write_forms
+from rbue.report.tables import csv_text, write_forms, write_grid
 
 SIX = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0}
 Q = {"cifar10": 0.95, "tinyimagenet": 0.9}  # in the paper's two box plots
@@ -183,37 +183,32 @@ AVERAGES = [
 ]
 
 
-def averages_grid(title, frame):
-    """Return the table of averages, with a note on mCE."""
+def averages_grid(network, source, frame):
+    """Return the table of averages of one source, with a note on mCE."""
     note = (
         "Numbers are means over types and severities 1 to 5. For mCE, the error of a type is summed over severities, "
         "then divided by Single's; mCE is the mean of this ratio over types, in percent (Single has 100)."
     )
-    title = f"Averages under corruption: {title.replace(chr(10), ', ')}"
-    return Grid(title, AVERAGES, frame.to_dict("records"), [note])
+    means = averages(seed_means(frame))
+    title = caption(network, source, frame, means).replace("\n", ", ")
+    return Grid(f"Averages under corruption: {title}", AVERAGES, means.to_dict("records"), [note])
 
 
 def grids(network):
     """Return one table per source of images."""
-    found = []
-    for source, part in by_source(load(network)):
-        means = averages(seed_means(part))
-        found.append(averages_grid(caption(network, source, part, means), means))
-    return found
+    return [averages_grid(network, source, part) for source, part in by_source(load(network))]
 
 
 def draw_source(network, source, frame, folder):
     """Write all files of one source: boxes and curves of `six`, averages and cells of all rows."""
-    drawn = six(frame, network.dataset)
+    drawn, stem = six(frame, network.dataset), f"corruptions-{source}"
     numbers = five_numbers(drawn)
-    cells, stem = seed_means(frame), f"corruptions-{source}"
-    means, title = averages(cells), caption(network, source, drawn, numbers)
-    text = averages_grid(caption(network, source, frame, means), means).markdown()
+    title = caption(network, source, drawn, numbers)
     return [
         *style.save(box_plots(numbers, title), folder / stem, numbers),
         *style.save(median_curves(numbers, title), folder / f"{stem}-ece"),
-        *write_forms(folder / f"{stem}-types", {"csv": csv_text(cells)}),
-        *write_forms(folder / f"{stem}-averages", {"csv": csv_text(means), "md": text}),
+        *write_forms(folder / f"{stem}-types", {"csv": csv_text(seed_means(frame))}),
+        *write_grid(averages_grid(network, source, frame), folder / f"{stem}-averages"),
     ]
 
 

@@ -14,7 +14,7 @@ from rbue.report.figures.style import INK, WIDTH, head, narrow, panel_grid, save
 from rbue.report.paper import read_paper
 from rbue.report.records import over_pairs, over_seeds, pairs
 from rbue.report.rows import METHODS, in_order, labelled
-from rbue.report.tables import csv_text, write_forms
+from rbue.report.tables import csv_text, write_forms, write_grid
 
 PANELS = [DE, SVI, RRELU, P2, P5, Q8, Q95]  # in the paper's order
 MEASURES = {  # measure → (what the cells show, their unit)
@@ -171,15 +171,14 @@ def grids(network):
 
 
 def draw(network, folder):
-    frame, paper = load(network), paper_rows(network)
+    frame, paths = load(network), []
     if frame.empty:
         return []
-    numbers, paths = table(frame, paper), []
     if not shown_runs(frame).empty:
         for measure in MEASURES:
             paths += save(matrices(frame, measure, network.title()), folder / f"diversity-{measure}")
     return [
         *paths,
         *write_forms(folder / "diversity-matrices", {"csv": csv_text(matrix_frame(frame))}),
-        *write_forms(folder / "diversity", {"csv": csv_text(numbers), "md": grid(network).markdown()}),
+        *write_grid(grid(network), folder / "diversity"),
     ]

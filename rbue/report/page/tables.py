@@ -6,7 +6,7 @@ from rbue.report.page.markup import slug, table
 from rbue.report.page.suite import links
 from rbue.report.rows import DATASETS, LABELS, dataset_name, name_order, place_name
 from rbue.report.tables import side_by_side
-from rbue.report.text import announced, by_arch, columns_of, coverage, notes
+from rbue.report.text import announced, columns_of, coverage, notes
 
 FORMS = {"CSV": "csv", "LaTeX": "tex", "Markdown": "md"}
 PAPER_ALONE = [
@@ -32,7 +32,7 @@ def by_dataset(suite):
 
 
 def dataset_part(suite, dataset, found):
-    archs = sorted({arch for t in found for arch, rows in by_arch(t) if rows.n.any()}, key=name_order)
+    archs = sorted({arch for t in found for arch, rows in t.by_arch if rows.n.any()}, key=name_order)
     return {
         "id": slug("tables", dataset),
         "title": name_of(dataset),
@@ -46,7 +46,7 @@ def dataset_part(suite, dataset, found):
 
 def network_part(suite, dataset, arch, found):
     """Return the network's best protocol as a table, its protocols side by side, and the other protocols, folded."""
-    parts = {t.protocol: measured_table(suite, t, arch, rows) for t in found for a, rows in by_arch(t) if a == arch}
+    parts = {t.protocol: measured_table(suite, t, arch, rows) for t in found for a, rows in t.by_arch if a == arch}
     parts = {protocol: part for protocol, part in parts.items() if part}
     best = suite.best(dataset, arch) if suite.best(dataset, arch) in parts else next(iter(parts))
     return {
