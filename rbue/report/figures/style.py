@@ -96,12 +96,9 @@ def canvas(width, height, mosaic=None, **grid):
 
 
 def head(figure, title):
-    figure.suptitle(fitted(title, figure), x=0.01, ha="left")
-
-
-def fitted(text, figure):
-    """Break the text into lines that fit the figure's width."""
-    return "\n".join(textwrap.fill(line, int(LETTERS * figure.get_figwidth())) for line in text.splitlines())
+    """Write the title in lines that fit the figure's width."""
+    width = int(LETTERS * figure.get_figwidth())
+    figure.suptitle("\n".join(textwrap.fill(line, width) for line in title.splitlines()), x=0.01, ha="left")
 
 
 def narrow(row):

@@ -133,8 +133,6 @@ def layers(frame):
 
 
 BEHIND = {"dropout": ("dropout after the rectifier, p = 1 − q", LINES["dropout"][1])}  # its place in networks
-
-
 DOTS = {"paper": "_", "dropout": "s", "closed": "o"}  # marker of each column where layers are too many for lines
 MANY = 40  # layers
 
