@@ -78,6 +78,14 @@ def test_a_line_that_only_shares_a_boxs_colour_is_not_of_its_row():
     assert len([mark for mark in tree(figure).iter() if mark.get("data-row") == "Single"]) == 1
 
 
+def test_a_point_and_its_error_bar_have_the_label_of_both():
+    figure, axis = canvas(4, 3)
+    axis.plot([0, 1], [0, 1], color="red", label="exact")
+    axis.errorbar([0.5], [0.5], [0.1], color="red", marker="o", linestyle="none", label="simulated")
+    rows = [mark.get("data-row") for mark in tree(figure).iter() if mark.get("data-row")]
+    assert sorted(rows) == ["exact", "simulated", "simulated"]
+
+
 def test_what_leaves_the_panel_is_cut():
     figure, axis = canvas(4, 3)
     axis.fill_between([0, 1], [-100, -100], [100, 100], color="red", label="band")

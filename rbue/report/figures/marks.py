@@ -38,11 +38,11 @@ class Marks:
     def find_rows(self, axes, entries):
         looks = {look(handle): row for handle, row in entries if isinstance(handle, Line2D)}
         patches = {colour(handle): row for handle, row in entries if isinstance(handle, Patch)}
-        bars = {bar: given_label(container) for container in bars_of(axes) for bar in container}
+        parts = {part: given_label(whole) for whole in axes.containers for part in whole.get_children()}
         earlier = {}
         for artist in axes.get_children():
             if isinstance(artist, Line2D | Patch | Collection | AxesImage) and not isinstance(artist, Spine):
-                named = artist.get_gid() or given_label(artist) or bars.get(artist) or looks.get(look(artist))
+                named = artist.get_gid() or given_label(artist) or parts.get(artist) or looks.get(look(artist))
                 same = {} if isinstance(artist, Line2D) else earlier | patches  # a line may share a colour by chance
                 row = named or same.get(colour(artist))
                 if row and not isinstance(artist, LineCollection):
