@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from rbue import noise
+from rbue.layers import DropReLU
+from rbue.surgery import wire
 
 ROWS, LIMIT = torch.arange(64), noise.threshold(0.9)
 
@@ -14,15 +16,20 @@ def row_keys(seed=0, step=0, rows=ROWS, site=0):
     return noise.keys(seed, step, rows, site + 1)[site]
 
 
+def reference_splitmix(state, value):
+    """One round of splitmix64 in Python's unbounded integers."""
+    m64 = (1 << 64) - 1
+    z = (state + (value + 1) * 0x9E3779B97F4A7C15) & m64
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & m64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & m64
+    return z ^ (z >> 31)
+
+
 def reference_bits(seed, step, row, site, element):
     """The same hash in Python's unbounded integers."""
-    m64, m32 = (1 << 64) - 1, (1 << 32) - 1
-    state = 0
+    m32, state = (1 << 32) - 1, 0
     for value in (seed, step, row, site):
-        z = (state + (value + 1) * 0x9E3779B97F4A7C15) & m64
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & m64
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & m64
-        state = z ^ (z >> 31)
+        state = reference_splitmix(state, value)
     x = element ^ (state & m32)
     x = ((x ^ (x >> 16)) * 0x7FEB352D) & m32
     x ^= state >> 32
@@ -42,6 +49,24 @@ def test_bits_do_not_depend_on_the_batch_they_are_drawn_in():
     order = torch.randperm(64, generator=torch.Generator().manual_seed(0))
     assert torch.equal(whole[order], noise.bits(row_keys(rows=ROWS[order]), (3, 4)))
     assert torch.equal(whole[10:11], noise.bits(row_keys(rows=ROWS[10:11]), (3, 4)))
+
+
+def test_keys_of_a_later_call_are_the_next_round_of_the_hash():
+    first, second = row_keys(), noise.rekey(row_keys(), 5)
+    assert second.dtype == torch.int32
+    halves = ((keys.long() & 0xFFFFFFFF).tolist() for keys in (first, second))
+    for (low, high), (other_low, other_high) in zip(*halves, strict=True):
+        assert reference_splitmix(high << 32 | low, 5) == other_high << 32 | other_low
+
+
+def test_a_layer_is_told_which_sample_each_image_is_for():
+    layer, x = wire(DropReLU(0.5)), torch.zeros(64, 3)
+    with noise.counted(layer, 0, 7, ROWS):
+        assert layer.sample_numbers(x).tolist() == [7]  # one for all of them
+    several = ROWS % 5
+    with noise.counted(layer, 0, several, ROWS):
+        assert torch.equal(layer.sample_numbers(x), several)
+    assert len(layer.sample_numbers(x).unique()) > 32  # random numbers outside
 
 
 def test_a_step_may_be_a_tensor_or_one_number_a_row():
