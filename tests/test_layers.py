@@ -48,6 +48,11 @@ def test_slopes_of_rrelu_are_uniform_between_l_and_u():
     assert torch.equal(draw(RReLU(), X)[:, X[0] > 0][0], X[X > 0])
 
 
+def test_slopes_of_rrelu_may_start_at_zero_or_all_be_equal():
+    assert (draw(RReLU(0, 0.5), X) / X)[:, X[0] < 0].min() < 0.001
+    assert torch.allclose(RReLU(0.2, 0.2)(X), torch.where(X < 0, 0.2 * X, X))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
 def test_compiled_gradients_are_the_eager_ones(layer, dtype):
@@ -111,6 +116,14 @@ def kept_for_backward(layer, rows):
 def test_a_layer_beyond_its_range_is_refused(make):
     with pytest.raises(UserError, match="must"):
         make()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
+def test_outputs_and_gradients_have_the_type_of_the_input(layer, dtype):
+    x = X.to(dtype).requires_grad_()
+    y = layer(x)
+    assert y.dtype == torch.autograd.grad(y.sum(), x)[0].dtype == dtype
 
 
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
