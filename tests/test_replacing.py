@@ -238,6 +238,18 @@ def test_a_functional_rectifier_in_a_module_that_depends_on_its_mode_is_refused(
         rbue.randomize(nn.Sequential(Noisy(8, 8), nn.ReLU()), q=0.5)
 
 
+def test_a_rectifier_under_another_name_in_such_a_module_is_refused():
+    class Renamed(nn.Linear):
+        rectify = staticmethod(F.relu)
+
+        def forward(self, x):
+            h = self.rectify(super().forward(x))
+            return h + 1 if self.training else h
+
+    with pytest.raises(UserError, match=r"0 is a Renamed, whose rectifiers torch\.fx does not see"):
+        rbue.randomize(nn.Sequential(Renamed(8, 8), nn.ReLU()), q=0.5)
+
+
 def test_hooks_that_are_lost_are_named():
     network = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
     network[1].register_forward_hook(lambda *_: None)
@@ -249,7 +261,7 @@ def test_a_rectifier_deep_inside_a_module_that_depends_on_its_mode_is_replaced_t
     class Deep(NormAct):
         def __init__(self, width):
             super().__init__(width)
-            self.act = nn.Sequential(nn.Identity(), nn.Sequential(nn.ReLU()))
+            self.act = nn.Sequential(nn.Linear(width, width), nn.Sequential(nn.ReLU()))
 
     own, x = nn.Sequential(nn.Linear(8, 8), Deep(8)).eval(), torch.randn(4, 8)
     assert torch.equal(rbue.randomize(own, q=1.0).eval()(x), own(x))
