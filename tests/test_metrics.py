@@ -83,6 +83,13 @@ def test_divergence_agrees_with_its_definition_by_kl():
     assert metrics.jsd(p, q).mean().item() == pytest.approx((sum(kl) / 2).item())
 
 
+def test_divergence_of_nearly_equal_predictions_does_not_drown_in_rounding():
+    p = torch.tensor([[0.5, 0.3, 0.2]])
+    q = torch.tensor([[0.5001, 0.2999, 0.2]])
+    expected = ((p.double() - q.double()) ** 2 / p).sum().item() / 8  # Fisher's approximation
+    assert metrics.jsd(p, q).item() == pytest.approx(expected, rel=1e-3)
+
+
 def test_diversity_is_symmetric_with_a_zero_diagonal():
     samples = torch.randn(4, 30, 5, generator=torch.Generator().manual_seed(2)).softmax(-1)
     measured = metrics.diversity(samples)
@@ -116,6 +123,12 @@ def test_rejecting_the_most_uncertain_leaves_the_right_ones():
     curve = metrics.rejection(probs[shuffled], labels[shuffled])
     assert curve["rejected"] == pytest.approx([0.05 * k for k in range(20)])
     assert curve["accuracy"] == pytest.approx([15 / (20 - k) if k <= 5 else 1 for k in range(20)])
+
+
+def test_of_a_few_images_the_surest_is_never_rejected():
+    sure = torch.linspace(0.9, 0.6, 4)
+    curve = metrics.rejection(torch.stack([sure, 1 - sure], 1), torch.tensor([0, 1, 1, 1]))
+    assert curve["accuracy"][0] == 0.25 and curve["accuracy"][-1] == 1
 
 
 def test_auroc_is_the_share_of_pairs_in_order_with_ties_counting_half():
@@ -162,6 +175,12 @@ def test_a_half_without_a_mistake_leaves_the_other_as_it_is():
     even = (probs[::2].double().log() / own).softmax(1)
     expected = (metrics.nll(even, labels[::2]) + metrics.nll(probs[1::2], labels[1::2])) / 2
     assert scaled["nll"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_probability_of_zero_in_float32_leaves_the_temperature_finite():
+    probs, labels = torch.tensor([[1.0, 0.0], [0.7, 0.3]] * 20), torch.tensor([0, 0, 1, 1] * 10)
+    single, double = (metrics.temperature(each, labels) for each in (probs, probs.double()))
+    assert all(map(math.isfinite, single.values())) and single == pytest.approx(double)
 
 
 def test_bootstrap_intervals_are_those_of_a_share():
