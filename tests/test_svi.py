@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from conftest import make_step
+from conftest import make_step, refused
 from torch import nn
 
 from rbue import data, methods, noise, surgery, training
@@ -56,6 +56,50 @@ def test_every_parameter_has_one_optimizer_and_a_random_one_no_weight_decay(digi
         batch_norm = 2 * (16 + 32 + 32)  # elements
         expected = batch_norm if surgery.posteriors(step.network) else sum(map(torch.numel, step.network.parameters()))
         assert sum(map(torch.numel, decayed)) == expected
+
+
+def test_a_run_of_ivon_takes_its_authors_step_with_the_runs_settings(digits_run, few_digits):
+    run = digits_run("method=ivon", "hess_init=0.5", "hess_rate=0.1", "momentum=0.8", "weight_decay=0.01", "warmup=0")
+    step, images, delta = make_step(run, few_digits), len(few_digits.train_images), 0.01
+    mu, site = surgery.posteriors(step.network)[0]
+    index, keys, drawn = step.prepare(step.count)
+    with noise.using(step.noise, drawn, step.count):
+        (gradient,) = torch.autograd.grad(step.objective(index, keys, step.count)[0], mu)
+    before, h0 = mu.detach().clone(), 0.5
+    step()
+    estimate = gradient * site.drawn * (images * (h0 + delta)) ** 0.5
+    h = 0.9 * h0 + 0.1 * estimate + 0.01 * (h0 - estimate) ** 2 / (2 * (h0 + delta))
+    moved = run.lr / 0.2 * (h0 + delta) * (gradient + delta * before) / (h + delta)
+    assert torch.allclose(site.hessian, h, rtol=1e-3) and torch.allclose(before - mu, moved, rtol=1e-3, atol=1e-7)
+    assert step.penalty_weight(torch.tensor([step.total])) == 0  # the update includes the prior
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("method=ivon weight_decay=0", "needs weight_decay above 0"),
+        ("method=ivon momentum=1", "and momentum below 1"),
+        ("method=ivon hess_init=0", "hess_init=0.0 must lie in"),
+        ("method=ivon hess_rate=1.5", "hess_rate=1.5 must lie in"),
+        ("method=svi beta=0 tempered_prior=true", "so beta must be above 0"),
+        ("method=svi sigma=0", "sigma=0.0 must lie in"),
+        ("method=svi kl_warmup=1.5", "kl_warmup=1.5 must lie in"),
+        ("method=svi beta=-1", "beta=-1.0 must be at least 0"),
+        ("method=svi rho_optimizer=lion", "rho_optimizer=lion"),
+    ],
+)
+def test_a_posterior_that_is_not_defined_is_refused(settings, says, digits_run):
+    assert says in refused(digits_run, *settings.split())
+
+
+def test_batch_norm_is_refitted_on_evenly_spaced_training_images(digits_run, few_digits, monkeypatch):
+    monkeypatch.setattr(evaluator, "REFIT", 100)
+    run = digits_run("method=svi", "samples=1", "eval_batch=30")
+    test = evaluator.Evaluator(run, [methods.build(run, 10, 256).eval()], few_digits, CPU)
+    batches = test.refitting(few_digits)
+    assert [len(x) for x in batches] == [30, 30, 30, 10]
+    chosen = few_digits.train_images[:200:2].permute(0, 2, 3, 1)
+    assert torch.equal(torch.cat(batches), test.prepare(chosen))
 
 
 def test_refitted_batch_norm_has_the_statistics_of_each_weight_draw():
