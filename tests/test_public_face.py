@@ -11,7 +11,7 @@ from commands import call, start
 from conftest import ROOT
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Subset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 from torchvision.io import write_png
 
 import rbue
@@ -106,10 +106,16 @@ def test_memory_does_not_grow_with_the_number_of_samples(monkeypatch):
 # --- what it predicts -------------------------------------------------------------------------------------------------
 
 
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(X.split(3))
+
+
 BATCHES = {
     "a loader of images and labels": lambda: DataLoader(DATASET, batch_size=4),
     "a list of tensors": lambda: list(X.split(3)),
     "a generator of dicts": lambda: ({"labels": None, "images": x} for x in X.split(3)),
+    "an iterable dataset": lambda: Stream(),
     "one large batch, and an empty one": lambda: [(X, None), (X[:0], None)],
 }
 
@@ -125,7 +131,8 @@ def test_a_part_is_predicted_as_it_is_within_the_whole(by_hand):
     whole = rbue.predict(net, X, samples=7).mean[chosen]
     loader = DataLoader(Subset(DATASET, chosen), batch_size=2)
     numbered = [{"images": X[[k]], "index": [k]} for k in chosen]
-    for images, index in [(X[chosen], chosen), (X[chosen], torch.tensor(chosen)), (loader, chosen), (numbered, None)]:
+    numbers = [chosen, torch.tensor(chosen), torch.tensor(chosen, dtype=torch.int32), torch.tensor(chosen).float()]
+    for images, index in [*((X[chosen], each) for each in numbers), (loader, chosen), (numbered, None)]:
         assert torch.allclose(rbue.predict(net, images, samples=7, index=index).mean, whole, atol=1e-5)
     assert not torch.allclose(rbue.predict(net, X[chosen], samples=7).mean, whole, atol=1e-3)
 
@@ -138,6 +145,7 @@ def test_a_part_is_predicted_as_it_is_within_the_whole(by_hand):
         (torch.rand(11), "one integer per image"),
         ([-1] * 11, "at least 0"),
         ([[0]] * 11, "one integer per image"),
+        ([True] * 11, "one integer per image"),
         ("eleven", "not a str"),
     ],
 )
@@ -214,6 +222,16 @@ def test_keyword_arguments_reach_the_network_before_and_behind_the_noise(traced)
             expected = own(X, **given).softmax(1)
         found = rbue.predict(net, X, samples=3, batch=9, forward_kwargs=given)
         assert torch.allclose(found.mean, expected, atol=1e-5)
+
+
+def test_a_network_that_takes_any_keyword_argument_gets_it():
+    class Any(nn.Linear):
+        def forward(self, x, **given):
+            return super().forward(x) * given["scale"]
+
+    own = Any(6, 5)
+    found = rbue.predict(own, X, samples=1, forward_kwargs={"scale": 3.0})
+    assert torch.allclose(found.mean, own(X, scale=3.0).softmax(1), atol=1e-6)
 
 
 def test_a_keyword_argument_that_tracing_fixed_is_refused_with_a_way_out():
