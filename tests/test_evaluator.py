@@ -190,6 +190,7 @@ def test_evaluation_is_the_mean_of_the_predictions(digits):
     assert torch.allclose(evaluated.mean.float(), samples.mean(0), atol=1e-5)
     assert torch.allclose(evaluated.first.float(), samples[:4], atol=1e-5)
     assert torch.allclose(evaluated.by_count[3].float(), samples[:3].mean(0), atol=1e-5)
+    assert torch.allclose(evaluated.sample_entropy.float(), metrics.entropy(samples).mean(0), atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["dropreLU", "svi"])
@@ -445,6 +446,25 @@ def test_a_network_without_noise_counts_as_one_pass(digits_run, few_digits):
     plain, noisy = build("small", 10).eval(), methods.build(run, 10, 100).eval()
     for networks, passes in (([noisy], 7), ([plain], 1), ([plain, plain], 2)):
         assert evaluator.Evaluator(run, networks, few_digits, torch.device("cpu")).about["passes"] == passes
+
+
+def test_precision_and_batch_follow_the_run_and_the_device(digits_run):
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    precisions = [evaluator.precision_of(digits_run(f"precision={p}"), d) for p in ("bf16", "fp32") for d in (gpu, cpu)]
+    assert precisions == [torch.float16, torch.float32, torch.float32, torch.float32]
+    assert [evaluator.batch_size(digits_run(), device) for device in (gpu, cpu)] == [2000, 250]
+    assert evaluator.batch_size(digits_run("eval_batch=7"), cpu) == 7
+
+
+@pytest.mark.parametrize("engine", ["auto", "eager"])
+def test_a_network_is_captured_only_if_the_run_allows_it(engine, digits_run, monkeypatch):
+    class OnGpu(list):
+        is_cuda = True
+
+    run = digits_run("method=dropreLU", f"engine={engine}")
+    monkeypatch.setattr(evaluator, "Captured", lambda *_: "sampler")
+    _, how = evaluator.fast(methods.build(run, 10, 100).eval(), run, OnGpu(range(5)), torch.float32)
+    assert how == {"auto": "captured", "eager": "eager"}[engine]
 
 
 def test_a_batch_is_not_larger_than_the_test_set(digits_run, few_digits):
