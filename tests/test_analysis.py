@@ -120,6 +120,18 @@ def test_each_layer_of_a_network_is_measured_on_the_inputs_it_gets(digits):
     assert not any(module._forward_pre_hooks for module in net.modules())
 
 
+def test_a_later_layer_is_measured_in_sample_zero_of_testing(digits, monkeypatch):
+    monkeypatch.setattr(analysis, "DRAWS", 2)
+    run = compose_run("dataset=digits", "arch=small", "method=dropreLU", "q=0.7", "seed=4")
+    net, inputs = stochastic("dropreLU"), []
+    rows = analysis.variance(run, net, digits, CPU)
+    images = (digits.test_images[: analysis.IMAGES] / 255 - digits.mean.view(3, 1, 1)) / digits.std.view(3, 1, 1)
+    net.get_submodule("droprelu_2").register_forward_pre_hook(lambda _, given: inputs.extend(given))
+    with torch.no_grad(), noise.counted(net, 4 + (2 << 32), 0, torch.arange(len(images))):
+        net(images)
+    assert rows[2]["closed"] == pytest.approx(analysis.variances(0.7, *inputs)["closed"], rel=1e-4)
+
+
 def test_the_size_of_a_pass_does_not_change_the_variance(digits, monkeypatch):
     run = compose_run("dataset=digits", "arch=small", "method=dropreLU", "q=0.7")
     net, found = stochastic("dropreLU"), []
@@ -163,6 +175,20 @@ def test_auroc_compares_the_entropies_of_the_two_sets(digits_run, digits):
     found = analysis.ood(run, certain, analysis.foreign_entropy(run, test, digits))
     assert (found["dataset"], found["auroc"], found["images"]) == ("digits_c", 1, 360)
     assert 0 < found["entropy"] < np.log(10)
+
+
+# --- the posterior ----------------------------------------------------------------------------------------------------
+
+
+def test_a_posterior_is_described_by_the_quantiles_of_its_deviations():
+    network = surgery.bayes(torch.nn.Sequential(torch.nn.Linear(100, 1)), LearnedGaussian, sigma=0.02, prior=1.0)
+    _, site = surgery.posteriors(network)[0]
+    sigma = torch.linspace(0.1, 1.1, 101)[:100]
+    site.rho.data.copy_(sigma.expm1().log()[None])
+    weight, bias = analysis.posterior(network)
+    assert (weight["name"], weight["elements"], weight["start"]) == ("0.weight", 100, 0.02)
+    assert weight["sigma"] == pytest.approx([0.1 + 0.99 * share for share in (0.05, 0.25, 0.5, 0.75, 0.95)])
+    assert bias["name"] == "0.bias" and bias["sigma"] == pytest.approx([0.02] * 5)
 
 
 # --- the example ------------------------------------------------------------------------------------------------------
