@@ -252,6 +252,7 @@ def test_tensorboard_shows_the_curve(digits_run, few_digits):
     events = reader.EventAccumulator(str(results.weights_folder(run))).Reload()
     rows = [line.split(",") for line in (results.weights_folder(run) / "curve.csv").read_text().splitlines()]
     assert [e.value for e in events.Scalars("loss")] == pytest.approx([float(row[1]) for row in rows[1:]])
+    assert [e.step for e in events.Scalars("loss")] == [1, 2]
 
 
 def test_tensorboard_that_is_not_installed_is_named(digits_run, monkeypatch):

@@ -51,6 +51,13 @@ def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits
     assert not (results.weights_folder(killed) / "checkpoint.pt").exists()
 
 
+def test_checkpoints_are_written_as_often_as_asked(digits_run, few_digits, monkeypatch):
+    written, save = [], loop.Training.save_checkpoint
+    monkeypatch.setattr(loop.Training, "save_checkpoint", lambda self: written.append(len(self.curve)) or save(self))
+    training.load_or_train([digits_run("epochs=6", "checkpoint_every=2")], few_digits, CPU)
+    assert written == [2, 4]  # the last epoch's weights are the result
+
+
 class Head(nn.Linear):
     """A layer that depends on the mode, so it is not traced into. It has weights that forward does not use."""
 
@@ -150,14 +157,28 @@ def test_ensembles_of_consecutive_seeds_are_consecutive_single_runs(digits_run):
 def test_a_training_on_a_shared_gpu_is_not_timed_alone(processes, digits_run, few_digits, monkeypatch):
     monkeypatch.setattr(loop.devices, "processes_on", lambda *_: processes)
     monkeypatch.setattr(loop.capture, "accelerate", lambda steps, *_: (steps[0], "captured"))
-    monkeypatch.setattr(loop.capture, "seconds_alone", lambda *_: 1.0)
+    monkeypatch.setattr(loop.capture, "seconds_alone", lambda *_: 0.5)
     run = digits_run("epochs=1")
     loop.fit([run], few_digits, CPU)
     saved = torch.load(results.weights_folder(run) / "weights.pt", weights_only=True)["record"]
-    assert saved["alone"] == (4.0 if processes == 1 else None) and saved["packed"] == processes  # four steps
+    assert saved["alone"] == (2.0 if processes == 1 else None) and saved["packed"] == processes  # four steps
     pair = [loop.Training(run, make_step(run, few_digits)) for _ in range(2)]
     loop.share_time(pair, time.perf_counter() - 8)
     assert [t.seconds for t in pair] == [pytest.approx(4 / processes, abs=0.1)] * 2
+
+
+@pytest.mark.parametrize("packed", [1, 2])
+def test_a_packed_network_is_not_timed_by_the_step_of_the_whole_pack(packed, digits_run, few_digits, monkeypatch):
+    timed, advance = [], []
+
+    def accelerate(steps, *_):
+        advance.append(lambda: [step() for step in steps])
+        return advance[0], "captured"
+
+    monkeypatch.setattr(loop.capture, "accelerate", accelerate)
+    monkeypatch.setattr(loop.capture, "seconds_alone", lambda step, device, replay: timed.append(replay) or 1.0)
+    loop.fit([digits_run("epochs=1", f"seed={seed}") for seed in range(packed)], few_digits, CPU)
+    assert timed == (advance if packed == 1 else [None, None])
 
 
 def test_runs_trained_side_by_side_are_what_they_are_alone(digits_run, few_digits, tmp_path):
@@ -183,6 +204,25 @@ def test_a_gpu_takes_runs_of_one_schedule_together(digits_run):
     groups = [[r.seed for r in g] for g in packs.packs(runs, torch.device("cuda"))]
     assert sorted(map(len, groups)) == [1, 1, 2]
     assert all(len(g) == 1 for g in packs.packs(runs, CPU))
+
+
+def test_runs_on_other_images_are_packed_apart(digits_run, monkeypatch):
+    sources = [(), ("size=24",), ("size=16",), ("size=24", "data_dir=elsewhere"), ("holdout=9",), ("crop=1",), ()]
+    runs = [digits_run(*settings, f"seed={seed}") for seed, settings in enumerate(sources)]
+    loaded, trained = [], {}
+
+    def fit(pack, data, device):
+        trained.update({run.seed: data for run in pack})
+        return {run.training_name: None for run in pack}  # as if failed, so that no weights are written
+
+    def source(run):
+        return run.size, run.data_dir, run.holdout
+
+    monkeypatch.setattr(packs.datasets, "load_for", lambda run: loaded.append(run) or source(run))
+    monkeypatch.setattr(packs, "fit", fit)
+    list(training.train_in_packs(runs))
+    assert trained == {run.seed: source(run) for run in runs}
+    assert len(loaded) == 6  # once for each of them
 
 
 def test_what_is_trained_is_not_trained_again(digits_run, few_digits, monkeypatch):
@@ -236,6 +276,12 @@ def test_every_epoch_has_an_order_of_its_own(digits_run, few_digits):
 def test_the_papers_learning_rate_falls_tenfold_at_its_fractions(digits_run):
     rates = learning_rates(digits_run("schedule=step", "warmup=0", "lr=0.1", "lr_drops=[0.45,0.675,0.9]"), 1000)
     expected = [(0, 0.1), (449, 0.1), (450, 0.01), (674, 0.01), (675, 0.001), (899, 0.001), (900, 1e-4), (999, 1e-4)]
+    assert all(rates[step].item() == pytest.approx(rate) for step, rate in expected)
+
+
+def test_the_papers_schedule_may_rise_first(digits_run):
+    rates = learning_rates(digits_run("schedule=step", "warmup=0.2", "lr=0.1", "lr_drops=[0.1,0.5]"), 100)
+    expected = [(0, 0), (5, 0.025), (15, 0.0075), (20, 0.01), (49, 0.01), (50, 0.001), (99, 0.001)]
     assert all(rates[step].item() == pytest.approx(rate) for step, rate in expected)
 
 
