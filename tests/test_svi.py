@@ -28,6 +28,15 @@ def test_the_kl_term_pulls_the_means_as_weight_decay_would(settings, digits_run,
     assert all(torch.allclose(pull, run.weight_decay * mu, rtol=1e-4) for pull, mu in zip(pulls, means, strict=True))
 
 
+def test_the_objective_is_the_loss_plus_the_weighted_kl(digits_run, few_digits):
+    step = make_step(digits_run("method=svi", "beta=0.5", "kl_warmup=0"), few_digits)
+    step.count.fill_(1)
+    index, keys, drawn = step.prepare(step.count)
+    with noise.using(step.noise, drawn, step.count):
+        total, (loss, _, kl) = step.objective(index, keys, step.count)
+    assert kl > 0.1 and total.item() == pytest.approx((loss + 0.5 * kl).item(), rel=1e-6)
+
+
 def test_without_tempering_a_smaller_beta_decays_the_means_less(digits_run, few_digits):
     step = make_step(digits_run("method=svi", "beta=0.01"), few_digits)
     mu, _ = surgery.posteriors(step.network)[0]
@@ -117,12 +126,15 @@ def test_refitted_batch_norm_has_the_statistics_of_each_weight_draw():
 
 
 def test_refitting_changes_svis_predictions_and_nothing_without_noise(digits_run, few_digits):
-    def predicted(*words):
+    def predicted(*words, form=None):
         run = digits_run("samples=3", *words)
         network = methods.build(run, 10, 256).eval()
+        network = form(network) if form else network
         return evaluator.Evaluator(run, [network], few_digits, CPU)(few_digits.test_images[:20])[0].mean
 
-    assert not torch.allclose(predicted("method=svi"), predicted("method=svi", "refit_batchnorm=true"), atol=1e-3)
+    plain, refitted = ("method=svi",), ("method=svi", "refit_batchnorm=true")
+    assert not torch.allclose(predicted(*plain), predicted(*refitted), atol=1e-3)
+    assert torch.equal(*(predicted(*words, form=surgery.deterministic) for words in (plain, refitted)))
 
 
 def test_a_holdout_is_taken_from_the_training_images_and_leaves_the_test_set_alone(digits_run, digits, monkeypatch):
