@@ -125,6 +125,20 @@ def test_only_the_first_pass_of_a_batch_reads_values_back_from_the_device(kind, 
     assert len(looked) == 1  # in the second batch; the first one also compares samples with stacked ones
 
 
+def test_only_rows_that_add_up_to_one_are_probabilities():
+    assert samplers.are_probabilities(torch.tensor([[0.3, 0.7], [1.0, 0.0]]))
+    assert not samplers.are_probabilities(torch.tensor([[0.3, 0.7], [1.0, 0.5]]))  # rectified logits
+    assert not samplers.are_probabilities(torch.tensor([[0.3, 0.7], [1.5, -0.5]]))
+
+
+def test_rounding_is_judged_by_the_range_of_the_logits():
+    logits = torch.linspace(-50, 50, 10, dtype=torch.float64)[None]
+    for apart, same in ((0.08, True), (0.12, False), (-0.12, False)):  # the limit is 0.1 % of 100
+        moved = logits + apart * torch.eye(10)[:1]
+        assert samplers.equal_up_to_rounding(moved.softmax(1), logits.softmax(1), 1e-3) is same
+    assert samplers.equal_up_to_rounding(torch.tensor([[0.5, 0.500001]]), torch.tensor([[0.5, 0.5]]), 1e-3)
+
+
 def test_images_that_meet_behind_the_noise_are_not_stacked_however_many_classes_there_are():
     torch.manual_seed(0)
     own, x = Own(lambda net, h: net.used[0](h - h.mean(0)), nn.Linear(16, 1000)), torch.randn(6, 8)
@@ -456,15 +470,27 @@ def test_precision_and_batch_follow_the_run_and_the_device(digits_run):
     assert evaluator.batch_size(digits_run("eval_batch=7"), cpu) == 7
 
 
-@pytest.mark.parametrize("engine", ["auto", "eager"])
-def test_a_network_is_captured_only_if_the_run_allows_it(engine, digits_run, monkeypatch):
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [("method=dropreLU", "captured"), ("method=dropreLU engine=eager", "eager"), ("method=single", "eager")],
+)
+def test_a_network_is_captured_if_it_is_random_and_the_run_allows_it(settings, expected, digits_run, monkeypatch):
     class OnGpu(list):
         is_cuda = True
 
-    run = digits_run("method=dropreLU", f"engine={engine}")
+    run = digits_run(*settings.split())
     monkeypatch.setattr(evaluator, "Captured", lambda *_: "sampler")
     _, how = evaluator.fast(methods.build(run, 10, 100).eval(), run, OnGpu(range(5)), torch.float32)
-    assert how == {"auto": "captured", "eager": "eager"}[engine]
+    assert how == expected
+
+
+def test_random_weights_stay_in_float32_and_fixed_ones_do_not():
+    for kind, dtype in (("svi", torch.float32), ("dropreLU", torch.float16)):
+        fast = evaluator.compact(network(kind), torch.float16)
+        assert {p.dtype for p in fast.parameters()} == {dtype}
+    with torch.no_grad():
+        assert evaluator.compact(network("svi"), torch.bfloat16)(X).dtype == torch.bfloat16
+        assert evaluator.compact(network("svi"), torch.float32)(X).dtype == torch.float32
 
 
 def test_a_batch_is_not_larger_than_the_test_set(digits_run, few_digits):
@@ -477,7 +503,7 @@ def test_a_batch_is_not_larger_than_the_test_set(digits_run, few_digits):
 
 
 @pytest.mark.parametrize(
-    ("times", "expected"), [([0.05, 0.11, 0.04, 0.06, 0.05, 9.0], 5.0), ([0.25, 0.09, 9.0], 17.0), ([3.0], 300.0)]
+    ("times", "expected"), [([0.05, 0.06, 0.04, 0.06, 0.05, 9.0], 5.0), ([0.25, 0.09, 9.0], 17.0), ([3.0], 300.0)]
 )
 def test_a_short_evaluation_is_timed_several_times(times, expected, monkeypatch):
     """The median of up to five; no further one once 0.3 s have gone by."""
