@@ -1,5 +1,6 @@
 import math
 from itertools import combinations
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -210,6 +211,27 @@ def test_the_interval_of_a_maximum_is_no_wider_than_all_pairs_need():
     low, high = metrics.interval_of_maximum(values, drawn)
     assert low.item() == pytest.approx(3.5 - 2.63 * 0.1, abs=0.01)
     assert high.item() == pytest.approx(4 + 2.63 * 1, abs=0.05)
+
+
+def test_a_report_has_the_metrics_of_the_first_samples_if_there_are_several():
+    samples, labels = (
+        torch.randn(5, 30, 4, generator=torch.Generator().manual_seed(3)).softmax(-1),
+        torch.arange(30) % 4,
+    )
+    means = {k: samples[:k].mean(0) for k in (1, 3, 5)}
+    found = metrics.report(SimpleNamespace(mean=means[5], first=samples[:4], by_count=means), labels, bins=7)
+    assert found["metrics"] == metrics.score(means[5], labels, bins=7)
+    assert found["by_samples"]["samples"] == [1, 3, 5]
+    assert found["by_samples"]["ece"] == [metrics.ece(mean, labels, bins=7) for mean in means.values()]
+    assert found["diversity"] == metrics.diversity(samples[:4])
+    single = metrics.report(SimpleNamespace(mean=means[1], first=samples[:1], by_count={1: means[1]}), labels)
+    assert single["by_samples"] is single["diversity"] is None
+
+
+def test_the_interval_of_a_maximum_does_not_fall_below_zero():
+    drawn = 0.1 + torch.randn(1000, 1, 3, generator=torch.Generator().manual_seed(0))
+    low, high = metrics.interval_of_maximum(torch.full((1, 3), 0.1), drawn)
+    assert low == 0 and high > 1
 
 
 def noisy_samples(generator, images, apart):
