@@ -31,6 +31,7 @@ def tested(digits_run, digits, monkeypatch):
     return run, test, read
 
 
+@pytest.mark.filterwarnings("error::UserWarning")  # frost is not a corruption of the user
 def test_every_type_and_severity_is_scored_and_what_cannot_be_had_says_why(tested, digits):
     run, test, _ = tested
     report = corruption.report(run, test, corruption.sets(run, digits))["corruptions"]
@@ -62,6 +63,20 @@ def test_a_killed_evaluation_goes_on_at_the_cell_it_had_reached(tested, digits):
     read.clear()
     assert corruption.report(run, test, corruption.sets(run, digits)) == whole
     assert read == [("brightness", 2), ("frost", 1)]  # a missing set is tried again, since it may exist now
+
+
+def test_a_killed_evaluation_keeps_the_scores_of_the_users_own_corruptions(tested, digits):
+    run, test, read = tested
+
+    def reader(name, severity, device):
+        read.append((name, severity))
+        return digits.test_images[:50] // severity, digits.test_labels[:50]
+
+    both = Sets("generated", reader, [("darken", 1), ("darken", 2), ("contrast", 1)])
+    whole = corruption.report(run, test, both)
+    assert [cell["severity"] for cell in whole["corruptions"]["own"]["darken"]] == [1, 2]
+    read.clear()
+    assert corruption.report(run, test, both) == whole and not read
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"source": "generated"}'])
