@@ -70,6 +70,7 @@ def test_dropout_after_rectifiers_that_the_tracer_does_not_see_is_refused():
     closed = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 8), nn.ReLU())
     with pytest.raises(UserError, match="0 is a TransformerEncoderLayer, whose rectifiers"):
         rbue.add_dropout(closed, Dropout(0.5), "relu")
+    assert sites(rbue.add_dropout(nn.Sequential(*closed, nn.Linear(8, 3)), Dropout(0.5), "last")) == [Dropout]
 
 
 @pytest.mark.parametrize("position", ["all", "last"])
@@ -97,6 +98,11 @@ def test_dropout_and_random_rectifiers_combine():
     plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
     both = rbue.randomize(rbue.add_dropout(plain, Dropout(0.5), "relu"), q=0.9)
     assert [n.target for n in both.graph.nodes if n.op == "call_module"] == ["0", "droprelu_1", "dropout_0", "2"]
+
+
+def test_dropout_adds_nothing_to_the_stored_weights():
+    plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+    assert rbue.add_dropout(plain, Dropout(0.5), "relu").state_dict().keys() == plain.state_dict().keys()
 
 
 def test_dropout_of_a_network_drops_where_it_is_placed():
