@@ -49,6 +49,7 @@ def test_bits_do_not_depend_on_the_batch_they_are_drawn_in():
     order = torch.randperm(64, generator=torch.Generator().manual_seed(0))
     assert torch.equal(whole[order], noise.bits(row_keys(rows=ROWS[order]), (3, 4)))
     assert torch.equal(whole[10:11], noise.bits(row_keys(rows=ROWS[10:11]), (3, 4)))
+    assert torch.equal(noise.normal(row_keys(), (3, 4))[order], noise.normal(row_keys(rows=ROWS[order]), (3, 4)))
 
 
 def test_keys_of_a_later_call_are_the_next_round_of_the_hash():

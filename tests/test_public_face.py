@@ -155,6 +155,11 @@ def test_an_index_that_numbers_no_images_is_refused(index, says):
             rbue.predict(network(), images, samples=1, index=index)
 
 
+def test_a_batch_with_too_few_numbers_of_its_own_is_refused():
+    with pytest.raises(rbue.UserError, match="it has 1 for 4 images"):
+        rbue.predict(network(), [{"images": X[:4], "index": [3]}], samples=1)
+
+
 @pytest.mark.parametrize(
     ("images", "says"),
     [
