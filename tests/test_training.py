@@ -1,4 +1,5 @@
 import copy
+import signal
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from rbue.evaluation import evaluator
 from rbue.methods import METHODS
 from rbue.runs import devices, provenance, results
 from rbue.training import checkpoints, loop, packs
+from rbue.training.signals import Stop
 from rbue.training.step import learning_rates
 
 CPU = torch.device("cpu")
@@ -123,6 +125,13 @@ def test_a_layer_that_one_mode_leaves_out_is_not_frozen(training_only, digits_ru
     assert all(p.requires_grad for p in network.parameters())
 
 
+def test_a_network_that_comes_in_eval_mode_is_trained_in_training_mode(digits_run, few_digits, monkeypatch):
+    small = networks.ARCHS["small"]
+    monkeypatch.setitem(networks.ARCHS, "small", lambda classes: small(classes).eval())
+    step = make_step(digits_run(), few_digits)
+    assert all(module.training for module in step.network.modules())
+
+
 def test_seeds_differ_from_the_first_weight_on(digits_run):
     a, b = (methods.build(digits_run(f"seed={s}"), 10, 100).state_dict() for s in (0, 1))
     assert not torch.equal(a["0.weight"], b["0.weight"])
@@ -197,6 +206,27 @@ def test_the_peak_of_memory_is_that_of_warming_up_where_replays_take_none(digits
     (network,), (record,) = training.load_or_train([run], few_digits, CPU)
     assert record["peak_memory_bytes"] == 7
     assert evaluator.Evaluator(run, [network], digits, CPU)(digits.test_images[:9])[1]["peak_memory_bytes"] == 8
+
+
+def test_networks_of_a_pack_share_its_memory(digits_run, few_digits, monkeypatch):
+    monkeypatch.setattr(devices, "peak_memory", lambda device: 8)
+    runs = [digits_run("epochs=1", f"seed={seed}") for seed in range(2)]
+    loop.fit(runs, few_digits, CPU)
+    records = [torch.load(results.weights_folder(run) / "weights.pt", weights_only=True)["record"] for run in runs]
+    assert [(record["peak_memory_bytes"], record["packed"]) for record in records] == [(4, 2)] * 2
+
+
+def test_trainings_that_have_progressed_alike_and_furthest_come_first(digits_run, monkeypatch):
+    monkeypatch.setattr(packs, "steps_done", lambda run: [0, 5, 0, 5, 9][run.seed])
+    runs = [digits_run("pack=2", f"seed={seed}") for seed in range(5)]
+    assert [[r.seed for r in g] for g in packs.packs(runs, torch.device("cuda"))] == [[4], [1, 3], [0, 2]]
+
+
+def test_signals_have_their_own_handlers_again_after_a_training():
+    before = [signal.getsignal(number) for number in Stop.SIGNALS]
+    with Stop():
+        assert signal.getsignal(signal.SIGTERM) != before[1]
+    assert [signal.getsignal(number) for number in Stop.SIGNALS] == before
 
 
 def test_a_gpu_takes_runs_of_one_schedule_together(digits_run):
