@@ -50,6 +50,12 @@ def test_new_layers_are_on_the_networks_device():
         assert {buffer.device.type for buffer in random.buffers()} == {"meta"}
 
 
+def test_layers_of_one_number_are_numbered_anew():
+    pair = surgery.wire(nn.Sequential(DropReLU(0.5), DropReLU(0.5)))
+    twice = surgery.wire_if_needed(nn.Sequential(pair[0], copy.copy(pair[0])))  # both would draw the same noise
+    assert [layer.site for layer in twice] == [0, 1]
+
+
 # --- dropout ----------------------------------------------------------------------------------------------------------
 
 
