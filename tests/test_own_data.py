@@ -12,6 +12,7 @@ import torch
 from commands import call
 from conftest import PAPER, ROOT, refused
 from hydra import compose, initialize_config_dir
+from hydra.errors import ConfigCompositionException
 from PIL import Image
 
 from rbue import metrics
@@ -312,6 +313,19 @@ def test_foreign_images_of_other_sizes_are_read_with_the_size_in_their_yaml(regi
     run, few = replace(own_run(), dataset="theirs"), SimpleNamespace(test_images=torch.zeros(1, 3, 8, 8))
     seen = analysis.foreign_entropy(run, lambda images: [SimpleNamespace(mean=images.flatten(1) / 255)], few)
     assert run.data_dir == str(data_dir) and seen.shape == (12,)
+
+
+def test_a_wrong_yaml_of_foreign_images_costs_only_the_auroc(registered, mine, own_run, monkeypatch, caplog):
+    def fail(*_):
+        raise ConfigCompositionException("In 'dataset/mine': it is wrong")
+
+    dataset("theirs", ood="mine")(read_files)
+    run = replace(own_run(), dataset="theirs")
+    composing.register_once()
+    monkeypatch.setattr(composing, "file_of", lambda *_: "mine.yaml")
+    monkeypatch.setattr(composing, "compose", fail)
+    assert analysis.foreign_entropy(run, None, None) is None
+    assert "no AUROC: In 'dataset/mine': it is wrong" in caplog.text
 
 
 def test_a_registered_dataset_reads_itself_and_names_its_foreign_images(registered, mine, tmp_path):
