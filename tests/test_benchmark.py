@@ -145,6 +145,22 @@ def test_corruptions_of_other_images_do_not_replace_those_of_cifar(tiny, few_ima
     assert merged([cifar], tiny.rows) == [cifar, *tiny.rows]
 
 
+def test_the_plain_loop_takes_turns_with_our_step(tiny, few_images, monkeypatch):
+    turns, with_images = [], []
+
+    def seconds(functions, *_):
+        turns.append([function() for function in functions])
+        return [0.4, 0.1][: len(functions)]
+
+    monkeypatch.setattr(measure, "seconds", seconds)
+    monkeypatch.setattr(measure.Bench, "held", property(lambda bench: with_images.append("images" in vars(bench)) or 0))
+    parts.training(tiny, "small")
+    loader, held, ours = tiny.rows
+    assert [len(each) for each in turns] == [1, 2] and {row["group"] for row in tiny.rows} == {"small 64x64 train"}
+    assert (held["against"], ours["against"], ours["ratio"]) == (loader["name"], held["name"], pytest.approx(4))
+    assert with_images[-1]  # the images, which all contestants use, do not count as memory of ours
+
+
 def test_a_start_is_measured_with_the_images_of_the_dataset(tiny, monkeypatch):
     words = []
 
