@@ -113,6 +113,8 @@ def test_a_gap_within_the_noise_is_called_so():
     assert verdict.compare({"accuracy": gap}) == (
         "no measurable difference in accuracy (+0.10 [−0.29, +0.49] percentage points)"
     )
+    close = verdict.compare({"accuracy": Value(-0.188, se=0.0936)})  # −0.00 would hide on which side of zero it ends
+    assert close == "a lower accuracy (−0.188 [−0.371, −0.005] percentage points)"
     better = verdict.compare({"ece": Value(0.02, se=0.001)})  # positive is better, so the ECE is lower
     assert better == "a lower ECE (−0.020 [−0.022, −0.018])"
 

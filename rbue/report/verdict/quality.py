@@ -13,7 +13,7 @@ from rbue.report.rows import LABELS, PROPOSED, place_name
 from rbue.report.verdict.answers import NO, NOTHING, PARTLY, YES, Found, answer, answer_per_metric, protocols_and_places
 from rbue.report.verdict.evidence import Evidence
 
-WORDS = {"accuracy": ("accuracy", ".2f", " percentage points"), "ece": ("ECE", ".3f", "")}
+WORDS = {"accuracy": ("accuracy", 2, " percentage points"), "ece": ("ECE", 3, "")}
 
 
 def compare(gaps: dict[str, Value]) -> str:
@@ -23,9 +23,11 @@ def compare(gaps: dict[str, Value]) -> str:
 
 def compare_in(metric: str, gap: Value) -> str:
     """Return `a lower ECE (−0.020 [−0.022, −0.018])`, with the 95 % interval in square brackets."""
-    name, form, unit = WORDS[metric]
+    name, digits, unit = WORDS[metric]
     shown = gap * (-1 if metric == "ece" else 1)
-    size, low, high = (signed(x, form) for x in (shown.mean, shown.mean - shown.reach, shown.mean + shown.reach))
+    numbers = shown.mean, shown.mean - shown.reach, shown.mean + shown.reach
+    digits += any(round(number, digits) == 0 for number in numbers[1:])  # an end of zero would hide its sign
+    size, low, high = (signed(number, f".{digits}f") for number in numbers)
     found = ("no measurable difference in", "a higher", "a lower")[shown.sign]
     return f"{found} {name} ({size} [{low}, {high}]{unit})"
 
