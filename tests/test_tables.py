@@ -274,7 +274,9 @@ def test_the_peak_memory_of_one_seed_stands_for_seeds_that_shared_the_gpu():
     runs = [alone, shared, packed("SVI", 50.0, alone=None)]
     assert cell(runs, "Single").ours_peak_train_bytes == 7 and pd.isna(cell(runs, "SVI").ours_peak_train_bytes)
     assert "not measured: ResNet-18 SVI." in markdown(table(runs))
-    shared["trainings"][0]["code"] = "another"
+    shared["environment"]["precision"] = "float32"
+    assert pd.isna(cell(runs, "Single").ours_peak_train_bytes)
+    shared["environment"]["precision"], shared["trainings"][0]["code"] = alone["environment"]["precision"], "another"
     assert pd.isna(cell(runs, "Single").ours_peak_train_bytes)
 
 

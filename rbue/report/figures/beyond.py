@@ -139,7 +139,7 @@ MORE_NOTE = (
     "with equally many images; bins within each predicted class; and the paper's literal formula, which bins by the "
     "true class's score and is not a calibration error (see `rbue/runs/predictions.py`). AURC is the error on the "
     "least uncertain images, averaged over the number of images kept. Predictive entropy detects mistakes and OOD "
-    "images."
+    "images. A dash: at least one seed lacks this score."
 )
 
 # --- corruptions of the user's own ------------------------------------------------------------------------------------
