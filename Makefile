@@ -17,7 +17,7 @@ $(VENV)/.ready: pyproject.toml
 
 DEMO := outputs/demo
 DIGITS := data_dir=$(DEMO)/data results_dir=$(DEMO)/runs weights_dir=$(DEMO)/weights
-demo: setup ## Train and evaluate all ten rows on handwritten digits, clean and corrupted: 5 to 13 minutes, no download, no GPU
+demo: setup ## Train and evaluate all ten rows on handwritten digits, clean and corrupted: 3 to 13 minutes, no download, no GPU
 	$(PY) scripts/corruptions.py digits --data-dir $(DEMO)/data --out $(DEMO)/data/digits_c
 	$(PY) train.py -m sweep=demo $(DIGITS)
 	$(PY) scripts/tables.py --results $(DEMO)/runs --out $(DEMO)/tables --print --dataset digits --protocol demo
