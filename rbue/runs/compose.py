@@ -10,13 +10,12 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from rbue import plugins
 from rbue.config import NAMED, Run, gpus, own_settings
 from rbue.errors import UserError
 from rbue.methods import METHODS
-from rbue.runs.messages import no_setting, not_registered, sentence
+from rbue.runs.messages import no_setting, not_registered, one_sentence
 from rbue.runs.places import COMMAND, CONF
 
 
@@ -128,11 +127,8 @@ def composed(dataset, protocol, method):
 
 def size_of(dataset):
     """Return the `size` in a dataset's YAML, or None if it has none or there is no YAML."""
-    try:
-        with own_hydra():
-            return compose("config", [f"dataset={dataset}"]).size if file_of("dataset", dataset) else None
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(sentence(error)) from error
+    with one_sentence(), own_hydra():
+        return compose("config", [f"dataset={dataset}"]).size if file_of("dataset", dataset) else None
 
 
 @cache

@@ -1,6 +1,7 @@
 """Turning errors of Hydra and OmegaConf into one sentence each."""
 
 import re
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -8,11 +9,20 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import OmegaConfBaseException
 
 from rbue.config import Run, own_settings
-from rbue.errors import describe
+from rbue.errors import UserError, describe
 from rbue.methods import METHODS
 from rbue.runs.places import COMMAND
 
 EXTRAS = {"joblib": "joblib", "ray": "ray", "submitit_slurm": "slurm", "submitit_local": "slurm"}
+
+
+@contextmanager
+def one_sentence(arguments=()):
+    """Turn errors of Hydra and OmegaConf inside into a UserError about the command-line arguments."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(sentence(error, arguments)) from error
 
 
 def sentence(error, arguments=()):

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -14,9 +14,7 @@ from hydra import compose
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
 from omegaconf import open_dict
-from omegaconf.errors import OmegaConfBaseException
 
 from rbue import config
 from rbue.errors import UserError
@@ -24,7 +22,7 @@ from rbue.methods import METHODS
 from rbue.progress import duration, padded
 from rbue.runs import locks, results, schema
 from rbue.runs.compose import canonical, file_of, network_of, own_hydra, parse
-from rbue.runs.messages import sentence
+from rbue.runs.messages import one_sentence
 
 
 def jobs(words, loader, compose):
@@ -123,15 +121,6 @@ def compose_run(compose, overrides):
         with open_dict(cfg):
             cfg.pop("hydra")
         return parse(cfg)
-
-
-@contextmanager
-def one_sentence(overrides):
-    """Turn errors of Hydra and OmegaConf inside into one sentence about the job's own words."""
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException) as error:
-        raise UserError(sentence(error, overrides)) from error
 
 
 # --- tables that have a run -------------------------------------------------------------------------------------------
