@@ -43,7 +43,7 @@ def embedded(path, name, alt):
     return Markup(named), round(PIXELS * width)  # figures.svg has escaped its texts
 
 
-def shown(path, name, caption, alt, **more):
+def for_template(path, name, caption, alt, **more):
     """Return a figure for the template: inline SVG, or an embedded photograph."""
     found = {"id": name, "caption": caption, "alt": alt, "tags": {}, "links": [], "svg": None, "photograph": None}
     if path.suffix == ".svg":
@@ -56,7 +56,7 @@ def shown(path, name, caption, alt, **more):
 def picture(suite, path, caption, alt, **more):
     """Return a figure of the suite with links to its files."""
     name = slug("figure", *path.relative_to(suite.folder).with_suffix("").parts[1:])
-    return shown(path, name, caption, alt, links=links(suite, path.with_suffix(""), FORMS), **more)
+    return for_template(path, name, caption, alt, links=links(suite, path.with_suffix(""), FORMS), **more)
 
 
 def too_dark(figures):
@@ -89,7 +89,7 @@ def benchmark_picture(path, hardware):
     if not drawn.exists():
         return None
     caption = f"**{hardware}**: speed-up over the row that the table names, on a logarithmic axis."
-    return shown(drawn, slug("figure speed", path.stem), caption, "Horizontal bars of the table's speed-ups.")
+    return for_template(drawn, slug("figure speed", path.stem), caption, "Horizontal bars of the table's speed-ups.")
 
 
 # --- the figures that need no run, and those of each network ----------------------------------------------------------
