@@ -35,6 +35,7 @@ COMMANDS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "
 SHARED = {"fill", "stroke", "stroke-width", "fill-opacity", "stroke-opacity", "font-size", "text-anchor", "class"}
 ANCHORS = {"center": ("middle", 0.5), "right": ("end", 1.0)}
 WHITE = "background:#fff"  # of the file by itself; the page overrides it
+CIRCLE = Path.unit_circle()
 CROWDED = 60  # points of one row: more are too close to point at, and their titles would be most of the file
 GREYS = ["#" + 3 * f"{level:x}" for level in range(16)]  # from black to white
 
@@ -125,14 +126,12 @@ def path_text(segments):
     return "".join(parts) if len(parts) > 1 else ""
 
 
-def circle(path, transform):
-    """Return the radius of a path that is a circle around the origin, or None."""
+def circle(path, transform, place, look):
+    """Return a mark at a place of the page as a circle, or None if it has another shape."""
     if len(path.vertices) != len(CIRCLE.vertices) or not np.array_equal(path.codes, CIRCLE.codes):
         return None
-    return short(np.abs(path.vertices).max() * np.hypot(*transform.get_matrix()[:2, 0]), 2)
-
-
-CIRCLE = Path.unit_circle()
+    radius, (x, y) = np.abs(path.vertices).max() * np.hypot(*transform.get_matrix()[:2, 0]), map(short, place)
+    return Element("circle", {"cx": x, "cy": y, "r": short(radius, 2)} | look)
 
 
 def webp(pixels):
@@ -211,12 +210,11 @@ class Renderer(RendererBase):
 
     def look(self, gc, face=None):
         """Return the attributes of a path. What is transparent is not painted."""
-        alpha, rgb, width = gc.get_alpha() if gc.get_forced_alpha() else None, gc.get_rgb(), gc.get_linewidth()
-        found = paint("fill", face, alpha) if face is not None else {}
-        if width > 0:
-            found |= paint("stroke", rgb, alpha)
+        found = paint("fill", gc, face) if face is not None else {}
+        if gc.get_linewidth() > 0:
+            found |= paint("stroke", gc, gc.get_rgb())
         if "stroke" in found:
-            found["stroke-width"] = short(width, 2)
+            found["stroke-width"] = short(gc.get_linewidth(), 2)
             dashes = gc.get_dashes()[1]
             found |= {"stroke-dasharray": " ".join(map(short, dashes))} if dashes is not None else {}
         return found
@@ -224,7 +222,7 @@ class Renderer(RendererBase):
     def draw_path(self, gc, path, transform, rgbFace=None):
         look, artist = self.look(gc, rgbFace), self.artist
         if isinstance(artist, PathCollection):
-            self.put(*self.shape_at(gc, path, transform, look))
+            self.draw_point(gc, path, transform, look)
         elif look and (d := path_text(self.segments(gc, path, transform, "fill" in look))):
             title = self.marks.patch(artist) if isinstance(artist, Patch) else ""
             self.put(Element("path", {"d": d} | look, title=title))
@@ -236,15 +234,14 @@ class Renderer(RendererBase):
         box = box and Bbox([box.min, box.max])  # the flip has exchanged its corners
         return clipped((transform + self.flip).transform_path(path), box, filled)
 
-    def shape_at(self, gc, path, transform, look):
-        """Return one point of a scatter plot, unless it is out of sight."""
+    def draw_point(self, gc, path, transform, look):
+        """Draw one point of a scatter plot, unless it is out of sight."""
         at = transform.transform((0, 0))
-        if not look or hidden(gc, at):
-            return []
-        title, (x, y) = self.marks.point(self.artist, at), map(short, self.flip.transform(at))
-        if radius := circle(path, transform):
-            return [Element("circle", {"cx": x, "cy": y, "r": radius} | look, title=title)]
-        return [Element("path", {"d": path_text(path.iter_segments(transform + self.flip))} | look, title=title)]
+        if look and not hidden(gc, at):
+            point = circle(path, transform, self.flip.transform(at), look)
+            point = point or Element("path", {"d": path_text(path.iter_segments(transform + self.flip))} | look)
+            point.title = self.marks.point(self.artist, at)
+            self.put(point)
 
     def draw_markers(self, gc, marker_path, marker_trans, path, trans, rgbFace=None):
         look, places = self.look(gc, rgbFace), [p[-2:] for p, _ in path.iter_segments(trans, simplify=False)]
@@ -266,10 +263,10 @@ class Renderer(RendererBase):
         return drawn
 
     def marker(self, path, transform, look, place):
-        x, y = map(short, self.flip.transform(place))
-        if radius := circle(path, transform):
-            return Element("circle", {"cx": x, "cy": y, "r": radius} | look)
-        upside = transform + Affine2D().scale(1, -1)
+        place = self.flip.transform(place)
+        if drawn := circle(path, transform, place, look):
+            return drawn
+        upside, (x, y) = transform + Affine2D().scale(1, -1), map(short, place)
         name = self.shapes.setdefault(path_text(path.iter_segments(upside)), f"m{len(self.shapes)}")
         return Element("use", {"href": f"#{name}", "x": x, "y": y} | look)
 
@@ -317,16 +314,16 @@ class Renderer(RendererBase):
         x, y = x + share * width * np.cos(way), y - share * width * np.sin(way)
         turned = {"transform": f"translate({joined((x, y))})rotate({short(-angle)})"}
         look = turned if angle else {"x": short(x), "y": short(y)}
-        look |= paint("fill", gc.get_rgb(), gc.get_alpha() if gc.get_forced_alpha() else None)
+        look |= paint("fill", gc, gc.get_rgb())
         look |= {"font-size": short(prop.get_size_in_points())} | ({"text-anchor": anchor} if anchor else {})
         look |= {"font-weight": "bold"} if prop.get_weight() in ("bold", 700) else {}
         look |= {"class": "on"} if self.marks.on_colour(artist) else {}
         self.put(Element("text", look, text=s))
 
 
-def paint(kind, rgb, alpha=None):
+def paint(kind, gc, rgb):
     """Return the attributes of a fill or a stroke; none if it is invisible."""
-    alpha = alpha if alpha is not None else rgb[3] if len(rgb) > 3 else 1
+    alpha = gc.get_alpha() if gc.get_forced_alpha() else rgb[3] if len(rgb) > 3 else 1
     if alpha == 0:
         return {}
     return {kind: hex_code(rgb)} | ({f"{kind}-opacity": short(alpha, 2)} if alpha < 1 else {})
