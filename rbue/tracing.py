@@ -154,9 +154,9 @@ def restored(network):
 
 def refuse_written(network, written):
     """Refuse a forward that writes attributes or buffers, as a counter does: the graph would not write them."""
-    for name in written:
+    if written:
         raise UserError(
-            f"the forward of {type(network).__name__} assigns self.{name}, which a traced network does not do: "
+            f"the forward of {type(network).__name__} assigns self.{written[0]}, which a traced network does not do: "
             "keep it outside of forward, or replace its rectifiers by rbue.DropReLU(q) by hand"
         )
 
@@ -191,34 +191,26 @@ def mode_dependent(network, training, evaluation):
 def alike(node, other):
     """Return whether two nodes do the same. Tensors that forward makes are constants of the graphs: their values count,
     which differ if they depend on the mode or on chance."""
-    same = described(node) == described(other)
-    return same and (not is_constant(node) or torch.equal(*(constant_of(each).nan_to_num() for each in (node, other))))
-
-
-def is_constant(node):
-    return node.op == "get_attr" and node.target.startswith("_tensor_constant")  # fx's name
-
-
-def constant_of(node):
-    return getattr(node.graph.owning_module, node.target)
+    if described(node) != described(other):
+        return False
+    if node.op == "get_attr" and node.target.startswith("_tensor_constant"):  # fx's name
+        return torch.equal(*(getattr(each.graph.owning_module, each.target).nan_to_num() for each in (node, other)))
+    return True
 
 
 def small_mode_readers(network):
-    """Return the paths of modules that have no children and whose code reads self.training."""
-    modules = network.named_modules() if isinstance(network, nn.Module) else ()
-    return {path for path, module in modules if path and not list(module.children()) and own_mode_reader(module)}
-
-
-def own_mode_reader(module):
-    return reads_mode(module) and not type(module).__module__.startswith("torch.nn")
+    """Return the paths of modules, other than torch's, that have no children and whose code reads self.training."""
+    small = {path: m for path, m in network.named_modules() if path and not list(m.children())}
+    return {path for path, m in small.items() if reads_mode(m) and not type(m).__module__.startswith("torch.nn")}
 
 
 def described(node):
     """Return what a node does, as text. Functional dropout counts as the same in both modes: `thaw_dropout` tells."""
     if node is None:
         return None
-    p = is_dropout(node) and rate_of(node)
-    return (node.op, str(node.target), str(node.args[:1]), p) if is_dropout(node) else exact(node)
+    if is_dropout(node):
+        return node.op, str(node.target), str(node.args[:1]), rate_of(node)
+    return exact(node)
 
 
 def exact(node):
