@@ -381,7 +381,7 @@ def test_a_thousand_missing_trainings_are_each_looked_up_a_few_times(digits_run,
     runs = [first.with_seed(seed) for seed in range(1000)]
     monkeypatch.setattr(packs, "is_trained", lambda run: lookups.append(run) or run.seed in trained)
     monkeypatch.setattr(packs, "fit", lambda pack, data, device: trained.update(run.seed for run in pack) or {})
-    yielded = list(packs.train_missing(runs, None, torch.device("cuda"), {}))
+    yielded = list(packs.train_missing(runs, None, torch.device("cuda")))
     assert trained == {*range(1000)} and len(yielded) == 250 and len(lookups) < 5 * len(runs)
 
 
@@ -398,7 +398,7 @@ def test_a_training_that_another_process_advances_leaves_its_pack(digits_run, mo
     monkeypatch.setattr(packs, "is_trained", lambda run: run.seed in trained)
     monkeypatch.setattr(packs, "steps_done", lambda run: steps.get(run.seed, 0))
     monkeypatch.setattr(packs, "fit", fit)
-    list(packs.train_missing([dataclasses.replace(run, pack=2) for run in runs], None, torch.device("cuda"), {}))
+    list(packs.train_missing([dataclasses.replace(run, pack=2) for run in runs], None, torch.device("cuda")))
     assert fitted == [[0, 1], [2], [3]]
 
 
@@ -408,7 +408,7 @@ def test_a_training_that_cannot_be_locked_is_told_before_the_next_is_trained(dig
     weights.parent.mkdir(parents=True)
     weights.touch()  # a file blocks the folder's name
     monkeypatch.setattr(packs, "fit", lambda *_: pytest.fail("trained before the failure was told"))
-    assert list(next(packs.train_missing(runs, None, torch.device("cpu"), {}))) == [runs[0].training_name]
+    assert list(next(packs.train_missing(runs, None, torch.device("cpu")))) == [runs[0].training_name]
 
 
 def test_a_job_of_another_process_is_not_failed_by_this_ones_training(digits_run, monkeypatch):
@@ -435,7 +435,7 @@ def test_a_training_that_cannot_be_locked_stops_no_other(digits_run, monkeypatch
     monkeypatch.setattr(locks, "try_lock", closed_for_seed_one)
     monkeypatch.setattr(packs, "is_trained", lambda run: run.seed in trained)
     monkeypatch.setattr(packs, "fit", lambda pack, data, device: trained.update(run.seed for run in pack) or {})
-    *_, failed = packs.train_missing(runs, None, torch.device("cpu"), {})
+    *_, failed = packs.train_missing(runs, None, torch.device("cpu"))
     assert trained == {0, 2} and list(failed) == [runs[1].training_name]
     assert "Read-only file system" in str(failed[runs[1].training_name])
 

@@ -13,9 +13,9 @@ from rbue.training.loop import fit
 
 def load_or_train(runs, data, device):
     """Return the runs' networks and the records of their trainings, loaded from disk or trained now."""
-    for failed in train_missing(runs, data, device, {}):
-        for error in failed.values():
-            raise error
+    for failed in train_missing(runs, data, device):
+        if failed:
+            raise next(iter(failed.values()))
     return tuple(zip(*(load_trained(run, data, device) for run in runs), strict=True))
 
 
@@ -43,14 +43,15 @@ def train_on_one_source(runs):
     except Exception as error:  # runs on other datasets go on
         yield {run.training_name: failure(error) for run in runs}
     else:
-        yield from train_missing(runs, data, device, {})
+        yield from train_missing(runs, data, device)
 
 
-def train_missing(runs, data, device, failed):
-    """Train, pack by pack, each run that is neither trained nor failed. Yield the failures so far after each pack.
+def train_missing(runs, data, device):
+    """Train, pack by pack, each run that is not trained. Yield {training's name: why it failed} after each pack.
 
     All missing trainings are looked up only once per pass, because there may be thousands.
     """
+    failed = {}
     while missing := [run for run in runs if not is_trained(run) and run.training_name not in failed]:
         acquired = 0
         for pack in packs(missing, device):
@@ -101,13 +102,13 @@ def wait_for_one(runs):
 
 
 def packs(runs, device):
-    """Yield packs of missing trainings that can share a GPU: same schedule, same step. On a CPU, packs have one run."""
-    missing = {run.training_name: run for run in runs if not is_trained(run)}
+    """Yield packs of trainings that can share a GPU: same schedule, same step. On a CPU, packs have one run."""
+    trainings = {run.training_name: run for run in runs}.values()  # each once
 
     def shape(run):
         return run.batch, run.epochs, run.crop, -steps_done(run)  # trainings that have progressed furthest come first
 
-    for _, alike in groupby(sorted(missing.values(), key=shape), shape):
+    for _, alike in groupby(sorted(trainings, key=shape), shape):
         alike = list(alike)
         size = alike[0].pack if device.type == "cuda" else 1
         yield from (alike[k : k + size] for k in range(0, len(alike), size))
