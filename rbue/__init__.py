@@ -24,7 +24,7 @@ __all__ = [
     "randomize",
 ]
 
-_ROOMS = {  # module → what it brings
+_MODULES = {  # module → what it brings
     "rbue.layers": ("DropReLU", "Dropout", "RReLU"),
     "rbue.sampling": ("Prediction", "predict"),
     "rbue.surgery": ("add_dropout", "deterministic", "randomize"),
@@ -35,8 +35,9 @@ if not TYPE_CHECKING:  # a type checker takes the imports above, and reports nam
 
     def __getattr__(name):
         """Import torch only when it is needed, since tables and shell completion do not need it."""
-        for room in (room for room, names in _ROOMS.items() if name in names):
-            return getattr(import_module(room), name)
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(import_module(module), name)
         raise AttributeError(f"module 'rbue' has no attribute {name!r}")
 
 

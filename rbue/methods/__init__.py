@@ -36,9 +36,9 @@ def refuse_schema(name, schema):
         raise UserError(f"method={name} is {schema!r:.60}: it must be a subclass of rbue.config.Run")
     if "__dataclass_fields__" not in vars(schema):
         raise UserError(f"method={name}: write @dataclass between @method and class {schema.__name__}")
-    for field in (f for f in fields(schema) if "part" not in f.metadata):
+    if untold := [field.name for field in fields(schema) if "part" not in field.metadata]:
         raise UserError(
-            f"method={name}: write '{field.name}: ... = training()' or evaluation() in class {schema.__name__}, which "
+            f"method={name}: write '{untold[0]}: ... = training()' or evaluation() in class {schema.__name__}, which "
             "says what the field decides; write its value into the YAML"
         )
 

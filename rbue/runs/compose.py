@@ -96,9 +96,8 @@ def parse(cfg) -> Run:
     plugins.load()  # the processes of other launchers start here
     if cfg.method not in METHODS:
         raise UserError(not_registered(cfg.method))
-    known = {f.name for f in fields(METHODS[cfg.method])}
-    for key in set(cfg) - known:
-        raise UserError(no_setting(cfg.method, key))
+    if unknown := [key for key in cfg if key not in METHODS[cfg.method].__dataclass_fields__]:
+        raise UserError(no_setting(cfg.method, unknown[0]))
     if OmegaConf.get_type(cfg) is dict:
         path, line = file_of("method", cfg.method), f"defaults: [/hydra/schema/{cfg.method}, _self_]"
         raise UserError(f"{path} has no schema, so its values are not checked: write the line '{line}' into it")

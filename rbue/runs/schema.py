@@ -272,10 +272,11 @@ def parse(content: dict[str, Any]) -> Result:
     if content.get("format") not in (1, FORMAT):
         raise ValueError(f"it has format {content.get('format')}, this version reads 1 to {FORMAT}")
     result = converter(Result)(upgrade(content) if content["format"] < FORMAT else content)
-    for metric in (metric for metric in ("accuracy", "ece") if metric not in result.metrics):
-        raise ValueError(f"no metrics.{metric}")
-    for metric in (metric for metric in ("accuracy", "ece") if not 0 <= result.metrics[metric] <= 1):
-        raise ValueError(f"metrics.{metric} is {result.metrics[metric]}, not a share")
+    for metric in ("accuracy", "ece"):
+        if metric not in result.metrics:
+            raise ValueError(f"no metrics.{metric}")
+        if not 0 <= result.metrics[metric] <= 1:
+            raise ValueError(f"metrics.{metric} is {result.metrics[metric]}, not a share")
     check(result.config)
     return result
 
@@ -285,10 +286,11 @@ AXES = (*config.NAMED, "seed")
 
 def check(settings: dict[str, Any]) -> None:
     """Raise a ValueError if a config lacks one of AXES or has a value of the wrong type for its method."""
-    for key in (key for key in AXES if key not in settings):
-        raise ValueError(f"no config.{key}")
-    for key in (key for key in AXES if key != "seed" and not is_name(settings[key])):
-        raise ValueError(f"config.{key} is {settings[key]!r:.40}, not a name")  # it becomes part of a path
+    for key in AXES:
+        if key not in settings:
+            raise ValueError(f"no config.{key}")
+        if key != "seed" and not is_name(settings[key]):
+            raise ValueError(f"config.{key} is {settings[key]!r:.40}, not a name")  # it becomes part of a path
     kinds = kinds_of(settings["method"])
     try:
         convert_items({key: value for key, value in settings.items() if key in kinds}, kinds)

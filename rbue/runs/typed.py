@@ -49,8 +49,8 @@ def record_of(kind):
 
     def convert(value):
         value = checked(value, dict)
-        for name in (name for name in needed if name not in value):
-            raise Wrong("", "no ", (name,))
+        if missing := [name for name in needed if name not in value]:
+            raise Wrong("", "no ", (missing[0],))
         known = {k: v for k, v in value.items() if k in inner and not (v is None and k in optional)}
         return kind(**convert_items(known, inner))
 

@@ -129,8 +129,8 @@ def refuse_views(graph, source, new):
         queue += near
         aliases |= near
     before = {n for n in aliases - {None, source} if order[n] < order[new]}
-    for name in (n for n in before for u in n.users if order[u] > order[new] and not asks_shape(u)):
-        raise UserError(f"an in-place rectifier overwrites memory that {name} reads later: use inplace=False there")
+    if later := [n for n in before for u in n.users if order[u] > order[new] and not asks_shape(u)]:
+        raise UserError(f"an in-place rectifier overwrites memory that {later[0]} reads later: use inplace=False there")
 
 
 def asks_shape(node):

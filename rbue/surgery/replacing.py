@@ -12,7 +12,7 @@ from typing import Literal
 
 from torch import fx, nn
 
-from rbue.errors import UserError
+from rbue.errors import UserError, one_of
 from rbue.layers import Dropout, DropReLU, StochasticLayer
 from rbue.surgery.calls import (
     has_hooks,
@@ -59,8 +59,7 @@ def randomize(
 
 def choose_position(position, nodes):
     places = {"all": slice(None), "first": slice(0, 1), "last": slice(-1, None)}
-    if position not in places:
-        raise UserError(f"position={position} is not known: choose one of {', '.join(places)}")
+    one_of(places, position=position)
     return nodes[places[position]]
 
 
