@@ -54,6 +54,7 @@ def unused() -> Any:
 
 NAME = re.compile(r"\w[\w.+-]*")  # of names that become folders
 NAMED = ("method", "dataset", "arch", "protocol")
+FOLDERS = ("data_dir", "results_dir", "weights_dir")
 
 
 @dataclass
@@ -98,40 +99,14 @@ class Run:
     logger: str = local()
 
     def __post_init__(self) -> None:
-        for name in (name for name in NAMED if not NAME.fullmatch(getattr(self, name))):
-            told = "a name may only have letters, digits and _ . + -, and must begin with a letter, a digit or _"
-            raise UserError(f"{name}={getattr(self, name)} cannot be used: {told}")
-        within(0, 2**31 - 1, seed=self.seed)
-        at_least(0, crop=self.crop, lr=self.lr, weight_decay=self.weight_decay, holdout=self.holdout)
-        at_least(1, epochs=self.epochs, batch=self.batch, samples=self.samples)
-        within(1, 100_000, bins=self.bins)
-        at_least(1, checkpoint_every=self.checkpoint_every, pack=self.pack)
-        for name in ("size", "eval_batch", "per_gpu"):
-            at_least(1, **{name: 1 if getattr(self, name) is None else getattr(self, name)})
-        within(0, 1, warmup=self.warmup, momentum=self.momentum)
-        for drop in self.lr_drops:
-            within(0, 1, lr_drops=drop)
-        one_of(("step", "linear"), schedule=self.schedule)
-        one_of(("auto", "fp32", "bf16"), precision=self.precision)
+        check_names(self)
+        check_numbers(self)
+        check_choices(self)
+        check_images(self)
         if self.precision == "auto":
             self.precision = auto_precision(self.device)
-        one_of(("auto", "eager"), engine=self.engine)
-        for name in ("data_dir", "results_dir", "weights_dir"):
-            if not getattr(self, name):
-                raise UserError(f"{name}= is empty: name a folder, such as . for the current one")
+        for name in FOLDERS:
             setattr(self, name, os.path.expanduser(getattr(self, name)))
-        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
-            raise UserError(f"device={self.device} is not known: choose auto, cpu, cuda or one GPU such as cuda:1")
-        one_of(("csv", "tensorboard"), logger=self.logger)
-        if self.logger == "tensorboard" and not find_spec("tensorboard"):
-            raise UserError("logger=tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'")
-        one_of(("none", "auto", "generated", "official"), corruptions=self.corruptions)
-        if self.corruptions == "none" and self.dataset.endswith("_c"):
-            way_out = f"write dataset={self.trained_on} for clean images, or corruptions=auto for corrupted ones"
-            raise UserError(f"dataset={self.dataset} needs corrupted images, but corruptions=none: {way_out}")
-        if self.holdout and self.corruptions != "none":
-            why = f"holdout={self.holdout} tests on training images, which have no corrupted versions"
-            raise UserError(f"{why}: write dataset={self.trained_on} corruptions=none, or leave out holdout=")
 
     @property
     def trained_on(self) -> str:
@@ -225,6 +200,51 @@ class Run:
     @property
     def name(self) -> str:
         return name_of(self.identity)
+
+
+def check_names(run: Run) -> None:
+    for name in NAMED:
+        if not NAME.fullmatch(getattr(run, name)):
+            told = "a name may only have letters, digits and _ . + -, and must begin with a letter, a digit or _"
+            raise UserError(f"{name}={getattr(run, name)} cannot be used: {told}")
+    for name in FOLDERS:
+        if not getattr(run, name):
+            raise UserError(f"{name}= is empty: name a folder, such as . for the current one")
+
+
+def check_numbers(run: Run) -> None:
+    within(0, 2**31 - 1, seed=run.seed)
+    at_least(0, crop=run.crop, lr=run.lr, weight_decay=run.weight_decay, holdout=run.holdout)
+    at_least(1, epochs=run.epochs, batch=run.batch, samples=run.samples)
+    within(1, 100_000, bins=run.bins)
+    at_least(1, checkpoint_every=run.checkpoint_every, pack=run.pack)
+    optional = {"size": run.size, "eval_batch": run.eval_batch, "per_gpu": run.per_gpu}
+    at_least(1, **{name: value for name, value in optional.items() if value is not None})
+    within(0, 1, warmup=run.warmup, momentum=run.momentum)
+    for drop in run.lr_drops:
+        within(0, 1, lr_drops=drop)
+
+
+def check_choices(run: Run) -> None:
+    one_of(("step", "linear"), schedule=run.schedule)
+    one_of(("auto", "fp32", "bf16"), precision=run.precision)
+    one_of(("auto", "eager"), engine=run.engine)
+    one_of(("csv", "tensorboard"), logger=run.logger)
+    one_of(("none", "auto", "generated", "official"), corruptions=run.corruptions)
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", run.device):
+        raise UserError(f"device={run.device} is not known: choose auto, cpu, cuda or one GPU such as cuda:1")
+    if run.logger == "tensorboard" and not find_spec("tensorboard"):
+        raise UserError("logger=tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'")
+
+
+def check_images(run: Run) -> None:
+    """Refuse a dataset that does not fit `corruptions`, and images that have no corrupted version."""
+    if run.corruptions == "none" and run.dataset.endswith("_c"):
+        way_out = f"write dataset={run.trained_on} for clean images, or corruptions=auto for corrupted ones"
+        raise UserError(f"dataset={run.dataset} needs corrupted images, but corruptions=none: {way_out}")
+    if run.holdout and run.corruptions != "none":
+        why = f"holdout={run.holdout} tests on training images, which have no corrupted versions"
+        raise UserError(f"{why}: write dataset={run.trained_on} corruptions=none, or leave out holdout=")
 
 
 def own_settings(method: type[Run]) -> list[str]:

@@ -92,7 +92,8 @@ def dataset(name, ood=""):
 
 def load(dataset: str, data_dir: str | Path, size=None, download=True) -> Data:
     """Return the complete, verified dataset, or raise a UserError that says what is missing and how to get it."""
-    at_least(1, size=1 if size is None else size)
+    if size is not None:
+        at_least(1, size=size)
     folder = Path(data_dir).expanduser() / dataset
     source = DATASETS.get(dataset) or unregistered(dataset, folder)
     try:
