@@ -42,12 +42,16 @@ def right_but(*wrong, images=10_000):
 
 
 HARD = slice(0, 500)  # every network is wrong on these
-BETTER_AND_WORSE = right_but(slice(0, 440), slice(1000, 1020)), right_but(HARD)  # 60 gained, 20 lost: +0.40 pp
+
+
+def better_and_worse(folder):
+    """A run of q = 0.95 that is right on 60 images where one of q = 0.8 is wrong, and wrong on 20: +0.40 pp."""
+    right = {Q95: right_but(slice(0, 440), slice(1000, 1020)), Q8: right_but(HARD)}
+    return [kept(folder / label, result(label), images) for label, images in right.items()]
 
 
 def test_what_is_a_tie_unpaired_is_told_apart_on_the_same_images(tmp_path):
-    names = zip((Q95, Q8), BETTER_AND_WORSE, strict=True)
-    runs = [kept(tmp_path / label, result(label), right) for label, right in names]
+    runs = better_and_worse(tmp_path)
     paired, unpaired = ours("P9", runs), ours("P9", [replace(run, folder=None) for run in runs])
     assert "0 win / 1 tie / 0 loss of 1 (+0.40 pp)" in unpaired.evidence and unpaired.judged == "unpaired"
     assert "1 win / 0 tie / 0 loss of 1 (+0.40 pp)" in paired.evidence and paired.judged == "paired over images"
@@ -57,8 +61,7 @@ def test_what_is_a_tie_unpaired_is_told_apart_on_the_same_images(tmp_path):
 
 
 def test_the_paired_error_is_that_of_the_images_that_differ(tmp_path):
-    names = zip((Q95, Q8), BETTER_AND_WORSE, strict=True)
-    runs = [kept(tmp_path / label, result(label), right) for label, right in names]
+    runs = better_and_worse(tmp_path)
     numbers = Numbers.of(our_frames(runs)["matched"])
     gap = numbers.values[(*C10, Q95, "accuracy")] - numbers.values[(*C10, Q8, "accuracy")]
     assert gap.error == pytest.approx(100 * np.sqrt(80) / 10_000, rel=0.05)
@@ -81,8 +84,7 @@ def test_seeds_that_scatter_count_when_paired_too(tmp_path):
 @pytest.mark.parametrize(("wrong", "tells"), [((300, 400, 500, 600), False), ((450, 450, 450, 450), True)])
 def test_a_difference_counts_only_if_it_exceeds_what_seeds_do(tmp_path, wrong, tells):
     """q = 0.95 and q = 0.8 have one seed each and differ by 0.40 pp. Single has four, which scatter or do not."""
-    names = zip((Q95, Q8), BETTER_AND_WORSE, strict=True)
-    runs = [kept(tmp_path / label, result(label), right) for label, right in names]
+    runs = better_and_worse(tmp_path)
     runs += [kept(tmp_path / str(k), result("Single", seed=k), right_but(slice(0, n))) for k, n in enumerate(wrong)]
     assert ("1 win / 0 tie / 0 loss of 1" in ours("P9", runs).evidence) == tells
 

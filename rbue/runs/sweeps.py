@@ -130,9 +130,8 @@ def begun_tables(finished, results_dir):
     """{(dataset, arch, protocol): configs} of the finished configs and of all runs below a folder that have failed."""
     groups = defaultdict(list)
     for known in [*finished, *failures(results_dir)]:
-        if known.get("holdout"):
-            continue  # a hyperparameter search is in no table
-        groups[known["dataset"], known["arch"], known["protocol"]].append(known)
+        if not known.get("holdout"):  # a hyperparameter search is in no table
+            groups[known["dataset"], known["arch"], known["protocol"]].append(known)
     return dict(sorted(groups.items()))
 
 

@@ -40,7 +40,7 @@ def inference_cost(e: Evidence) -> Found:
         f"(median of {len(ratio)} cells, range {from_to(ratio, decimals(1))})"
     )
     ece = {(row, kind): e.mean_cost(row, kind) for row in (SINGLE, Q95) for kind in ("ece", "ece_10", "tempered_ece")}
-    if all(ece[key] for key in ((SINGLE, "ece"), (SINGLE, "tempered_ece"), (Q95, "ece"), (Q95, "tempered_ece"))):
+    if all(ece[row, kind] for row in (SINGLE, Q95) for kind in ("ece", "tempered_ece")):
         fewer = f"{ece[Q95, 'ece_10']:.3f} with 10 passes and " if ece[Q95, "ece_10"] else ""
         text += (
             f". The mean ECE of Single is {ece[SINGLE, 'ece']:.3f}, that of {Q95} {fewer}{ece[Q95, 'ece']:.3f} with "
