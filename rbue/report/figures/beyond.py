@@ -4,6 +4,8 @@ stored predictions, and corruptions of the user's own.
 Each is built in three stages: pick numbers → mean over seeds → text. Runs of older versions may lack the numbers.
 """
 
+from functools import partial
+
 import pandas as pd
 
 from rbue.report.columns import METHOD, Grid, count, decimals, milliseconds, number, seeded, shown, words
@@ -170,29 +172,30 @@ OWN_TYPES = [
 ]
 OWN_TYPES_NOTE = "Corruptions that the user registered. Box plots and averages use only the 19 types of the paper."
 
-TABLES = {  # file → (title, function of a result, columns, note)
-    "twins": ("One pass instead of many", twin, TWIN, TWIN_NOTE),
-    "temperature": ("Before and after temperature scaling", scaled, SCALED, SCALED_NOTE),
-    "scores": ("More scores", more_scores, MORE, MORE_NOTE),
-    "ood": ("Out-of-distribution images", out_of_distribution, OOD, OOD_NOTE),
-    "own-corruptions": ("Corruptions beyond the 19", None, OWN_TYPES, OWN_TYPES_NOTE),
-}
+# --- all tables -------------------------------------------------------------------------------------------------------
 
 
-def numbers(network, name):
-    """Mean, std and n of each row; one row per OOD dataset if there are several."""
-    if name == "own-corruptions":
-        return own_corruptions(network)
-    frame = picked(network, TABLES[name][1])
+def numbers(pick, network):
+    """Mean, std and n of what `pick` takes from each result, by row; by OOD dataset too, if there are several."""
+    frame = picked(network, pick)
     key = ["row", "dataset"] if "dataset" in frame else ["row"]
     values = [column for column in frame if column not in (*key, "method", "seed")]
     return over_seeds(frame.astype(dict.fromkeys(values, float)), key, values) if values else frame
 
 
+TABLES = {  # file → (title, the numbers of a network, columns, note)
+    "twins": ("One pass instead of many", partial(numbers, twin), TWIN, TWIN_NOTE),
+    "temperature": ("Before and after temperature scaling", partial(numbers, scaled), SCALED, SCALED_NOTE),
+    "scores": ("More scores", partial(numbers, more_scores), MORE, MORE_NOTE),
+    "ood": ("Out-of-distribution images", partial(numbers, out_of_distribution), OOD, OOD_NOTE),
+    "own-corruptions": ("Corruptions beyond the 19", own_corruptions, OWN_TYPES, OWN_TYPES_NOTE),
+}
+
+
 def grid(network, name):
     """Return the table, or None without data."""
-    title, _, columns, note = TABLES[name]
-    frame = numbers(network, name)
+    title, numbers_of, columns, note = TABLES[name]
+    frame = numbers_of(network)
     if frame.empty:
         return None
     own = sorted({m for result in network.clean.result for m in own_metrics(result)}) if name == "scores" else []

@@ -104,7 +104,7 @@ def costs(network):
 
 
 def twins(network):
-    frame = beyond.numbers(network, "twins")
+    frame = beyond.numbers(beyond.twin, network)
     if frame.empty:
         return frame
     proposed = network.clean.row[network.clean.method.isin(PROPOSED_METHODS)]
@@ -114,7 +114,7 @@ def twins(network):
 
 
 def scaled(network, curves):
-    frame = beyond.numbers(network, "temperature")
+    frame = beyond.numbers(beyond.scaled, network)
     if frame.empty:
         return frame
     names = {"ours_after_ece": "ours_ece", "ours_after_nll": "ours_nll"}
