@@ -48,11 +48,6 @@ def offline(monkeypatch):
 # --- digits -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return load("digits", "nowhere")
-
-
 def test_digits_need_no_files_and_split_without_overlap(digits):
     from sklearn.datasets import load_digits
 
