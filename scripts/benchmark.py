@@ -36,10 +36,20 @@ def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     usual = ["resnet18", "vgg13", "densenet121"] if torch.cuda.is_available() else ["small"]
     downloaded = [name for name, source in DATASETS.items() if source.url]
-    parser.add_argument("--archs", nargs="+", default=usual, choices=list(networks.ARCHS), help="networks to measure")
-    parser.add_argument("--only", nargs="+", default=USUAL, choices=list(PARTS), help="parts to measure")
-    parser.add_argument("--dataset", default="cifar10", choices=downloaded, help="dataset whose image size is used")
-    parser.add_argument("--data-dir", default="data", help="folder of the real files that `reading` needs")
+    parser.add_argument(
+        "--archs",
+        nargs="+",
+        default=usual,
+        choices=list(networks.ARCHS),
+        help=f"networks to measure (default: {' '.join(usual)})",
+    )
+    parser.add_argument(
+        "--only", nargs="+", default=USUAL, choices=list(PARTS), help="parts to measure (default: all but reading)"
+    )
+    parser.add_argument(
+        "--dataset", default="cifar10", choices=downloaded, help="dataset that sets the image size (default: cifar10)"
+    )
+    parser.add_argument("--data-dir", default="data", help="folder of the files that `reading` needs (default: data)")
     parser.add_argument("--quick", action="store_true", help="repeat less often, and write no file")
     parser.add_argument("--first-step", metavar="ARCH", help=argparse.SUPPRESS)
     return parser.parse_args(argv)

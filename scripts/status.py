@@ -23,7 +23,7 @@ def arguments(argv):
     parser.add_argument(
         "words", nargs="*", metavar="override", help="as in `python train.py -m` (default: all tables with a result)"
     )
-    parser.add_argument("-m", "--multirun", action="store_true", help="changes nothing: so a copied command works")
+    parser.add_argument("-m", "--multirun", action="store_true", help="ignored: you may copy a train.py command")
     return parse_with_plugins(parser, argv)
 
 

@@ -98,7 +98,7 @@ def test_what_is_read_of_a_mutated_file_can_be_shown(tmp_path):
     [
         (["metrics", "accuracy"], "0.95", "metrics.accuracy is '0.95', not a number"),
         (["metrics", "accuracy"], None, "metrics.accuracy is None, not a number"),
-        (["metrics", "accuracy"], 95.1, "metrics.accuracy is 95.1, not a share"),
+        (["metrics", "accuracy"], 95.1, "metrics.accuracy is 95.1, not a number from 0 to 1"),
         (["metrics", "ece"], float("nan"), "metrics.ece is nan, not a number"),
         (["metrics"], [], "metrics is [], not an object"),
         (["seconds"], None, "seconds is None, not an object"),

@@ -41,7 +41,7 @@ def list_validation(val, wnids):
 
 def read_annotations(listed, images, wnids):
     if not listed.exists():
-        raise UserError(f"{listed} is missing, which names the classes of the validation images")
+        raise UserError(f"{listed} is missing: it names the classes of the validation images")
     labels, present = {wnid: k for k, wnid in enumerate(wnids)}, {path.name for path in images.glob("*")}
     rows = [(*line.split("\t"), "")[:2] for line in read_text(listed).splitlines()]
     if strange := [f"{name} {wnid}" for name, wnid in rows if wnid not in labels]:

@@ -38,8 +38,8 @@ def refuse_schema(name, schema):
         raise UserError(f"method={name}: write @dataclass between @method and class {schema.__name__}")
     if untold := [field.name for field in fields(schema) if "part" not in field.metadata]:
         raise UserError(
-            f"method={name}: write '{untold[0]}: ... = training()' or evaluation() in class {schema.__name__}, which "
-            "says what the field decides; write its value into the YAML"
+            f"method={name}: write '{untold[0]}: ... = training()' or evaluation() in class {schema.__name__}, to say "
+            "whether the field decides weights or only metrics, and write its value into the YAML"
         )
 
 

@@ -276,7 +276,7 @@ def parse(content: dict[str, Any]) -> Result:
         if metric not in result.metrics:
             raise ValueError(f"no metrics.{metric}")
         if not 0 <= result.metrics[metric] <= 1:
-            raise ValueError(f"metrics.{metric} is {result.metrics[metric]}, not a share")
+            raise ValueError(f"metrics.{metric} is {result.metrics[metric]}, not a number from 0 to 1")
     check(result.config)
     return result
 
