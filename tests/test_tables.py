@@ -158,7 +158,7 @@ def test_mean_std_and_n_over_seeds():
 def test_a_row_whose_networks_were_trained_in_two_precisions_says_so():
     both = [result("Single", accuracy, precision=p) for accuracy, p in ((0.94, "bf16"), (0.96, "fp32"))]
     other = result("SVI", precision="bf16")
-    told = "Networks trained in bf16 and fp32 are averaged, also within a seed"
+    told = "Networks trained in bf16 and fp32 are averaged, also if they have the same seed"
     assert cell(both, "Single").n == 1 and f"- {told}.\n" in markdown(table(both))
     assert f"- {told}: ResNet-18 Single.\n" in markdown(table([*both, other]))
     assert "averaged, also" not in markdown(table([both[0], other]))
@@ -188,7 +188,7 @@ def test_the_notes_speak_of_faster_only_where_the_column_is():
         markdown(table([result("Single", where=("tinyimagenet", p, "vgg13"))], "tinyimagenet"))
         for p in ("matched", "fast")
     )
-    assert "`faster` compares hardware too" in full and "faster" not in short
+    assert "`faster` is their ratio to ours" in full and "faster" not in short
     assert "compare only the ratios to Single" in short
 
 

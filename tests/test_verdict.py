@@ -91,9 +91,9 @@ def test_a_comparison_names_the_variants_with_the_lowest_and_the_highest_accurac
 def test_wins_and_losses_in_both_metrics_are_counted(accuracy, ece, counts):
     sentence = about("better than MC-Dropout", shift(accuracy, ece)).sentence
     won, lost = counts
-    assert "Of 90 comparisons of one variant with MC-Dropout(0.2) or MC-Dropout(0.5) on one network (with" in sentence
+    assert "In 90 comparisons of one variant with MC-Dropout(0.2) or MC-Dropout(0.5) on one network, the" in sentence
     assert sentence.endswith(
-        f"Holm's correction), the variant is better in both metrics in {won} and worse in both in {lost}"
+        f"better in both metrics {won} times and worse in both {lost} times (with Holm's correction)"
     )
 
 
@@ -101,7 +101,7 @@ def test_a_baseline_is_shown_with_the_ece_that_the_paper_prints_for_it():
     better = measured(lambda key, value: 0.01 if key[2:] == ("SVI", "ece") else value)
     printed = np.mean([value.mean for key, value in PRINTED.values.items() if key[2:] == ("SVI", "ece")])
     found = {finding.claim: finding for finding in verdict.findings(better)}
-    text = f"The mean ECE of SVI is 0.010 there; the paper prints {printed:.3f}."
+    text = f"The mean ECE of SVI is 0.010 in these cells and {printed:.3f} in the paper."
     assert (
         text in found["Is it better than SVI?"].sentence
         and "of SVI" not in found["Is it better than MC-Dropout?"].sentence
@@ -240,8 +240,8 @@ def test_corruption_counts_severities():
     rows = {"Single": 0.3, "MC-Dropout(0.5)": 0.2, "Deep Ensemble(4)": 0.1, "MC-RReLU": 0.15}
     finding = about(CORRUPTION, corrupted(rows))
     assert finding.answer == PARTLY
-    told = "lower than Single's and MC-Dropout(0.5)'s at all 5 severities and than Deep Ensemble(4)'s at no severity"
-    assert told in finding.sentence
+    told = "lower than Single's and MC-Dropout(0.5)'s at all 5 severities; it is lower than Deep Ensemble(4)'s at no"
+    assert f"{told} severity. " in finding.sentence
     assert "Not measured there: SVI" in finding.sentence
     assert "(n = 1)" in finding.sentence
     seeds = {key: 3 if key[2] == "Single" else 1 for key in corrupted(rows).ours.values}
@@ -260,7 +260,7 @@ def test_a_second_network_with_other_rows_takes_no_answer_away():
     finding = about(CORRUPTION, Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))
     assert finding.sentence.startswith("On CIFAR-10 with ResNet-18, 2 of 5 variants are measured")
     added = "than Single's and MC-Dropout(0.5)'s at all 5 severities"
-    added = f"On CIFAR-10 with VGG-13 and 1 of 5 variants, the best variant's median ECE is lower {added}"
+    added = f"On CIFAR-10 with VGG-13 (1 of 5 variants measured), the best variant's median ECE is lower {added}"
     assert finding.sentence.endswith(f"Not measured there: MC-Dropout(0.5), SVI. {added}")
 
 
@@ -399,11 +399,14 @@ def test_the_text_links_each_answer_to_its_claims():
 @pytest.mark.parametrize(
     ("answers", "text"),
     [
-        ((YES, NO, PARTLY), "RBUE is fast. It is not good. It is partly cheap"),
-        ((NO, PARTLY, UNKNOWN), "RBUE is not fast. It is partly good. We did not measure whether it is cheap"),
-        ((PARTLY, PARTLY, PARTLY), "RBUE is partly fast, partly good and partly cheap"),
-        ((IN_ECE, IN_ECE, NO), "RBUE is not cheap. It is fast and good in ECE, but not in accuracy"),
-        ((IN_ACCURACY, YES, YES), "RBUE is good and cheap. It is fast in accuracy, but not in ECE"),
+        ((YES, NO, PARTLY), "RBUE is fast. It is not good. In some comparisons, it is cheap"),
+        (
+            (NO, PARTLY, UNKNOWN),
+            "RBUE is not fast. In some comparisons, it is good. We did not measure whether it is cheap",
+        ),
+        ((PARTLY, PARTLY, PARTLY), "In some comparisons, RBUE is fast, good and cheap"),
+        ((IN_ECE, IN_ECE, NO), "RBUE is not cheap. In ECE, but not in accuracy, it is fast and good"),
+        ((IN_ACCURACY, YES, YES), "RBUE is good and cheap. In accuracy, but not in ECE, it is fast"),
     ],
 )
 def test_the_first_sentence_in_short_names_rbue(answers, text):

@@ -132,7 +132,7 @@ def reading_notes(table):
 def hours_note(table):
     """Say what can be compared with the paper's hours. A table of other protocols has no column `faster`."""
     if table.protocol in FULL:
-        return "So `faster` compares hardware too; ratios to Single do not."
+        return "`faster` is their ratio to ours, so it also compares the hardware; ratios to Single do not."
     return "Ours are from another GPU and another protocol, so compare only the ratios to Single."
 
 
@@ -175,7 +175,7 @@ def precision_note(table):
     if not mixed.any():
         return []
     precisions = " and ".join(sorted(set(trained[mixed])))
-    return [f"Networks trained in {precisions} are averaged, also within a seed{rows_of(runs, mixed)}."]
+    return [f"Networks trained in {precisions} are averaged, also if they have the same seed{rows_of(runs, mixed)}."]
 
 
 def cost_notes(table):

@@ -16,7 +16,8 @@ def of_run(result):
 def of_cells(cells):
     """Return the Sampling of each cell: a mean over seeds, and how seeds vary on its dataset; None without predictions.
 
-    All rows and networks of a dataset count as varying alike, so that a row with one seed has an error over seeds too.
+    All rows and networks of a dataset count as having the same variance over seeds, so that a row with one seed has an
+    error over seeds too.
     """
     by_seed, scatters = [seeds_of(cell) for cell in cells], {}
     for cell, seeds in zip(cells, by_seed, strict=True):

@@ -14,9 +14,9 @@ tables and on our runs. Built by `make claims`: do not edit.
   rounding or chance explains the difference). *By reading* means that no number decides the claim. *By algebra* means
   that a proof or a simulation decides it.
 - **Verdicts on our numbers** ("Ours" below) are: reproduced, partly, not reproduced, unclear (measured, but inside the
-  noise), not tested (less than half of a part is measured, and no counterexample decides). "So far" is the verdict of
-  the measured comparisons alone. "Elsewhere" is the verdict on other datasets or networks than the claim's. A dash
-  means that our runs cannot decide the claim.
+  noise), not tested (less than half of a part, such as accuracy, is measured, and no counterexample decides). "So far"
+  is the verdict of the measured comparisons alone. "Elsewhere" is the verdict on other datasets or networks than the
+  claim's. A dash means that our runs cannot decide the claim.
 - **From comparisons to a verdict.** A comparison asks, for example, whether one row has a lower ECE than another row on
   the same network. It is for the claim, against it, or inside the noise. A claim that says "all" or "always" fails
   with one counterexample. Any other claim holds if more than three quarters of its comparisons are for it. It holds
@@ -34,7 +34,7 @@ tables and on our runs. Built by `make claims`: do not edit.
   test images and of the seed. Otherwise, they are "unpaired": both rows count as tested on different images, and with
   one seed the interval does not cover the seed.
 - **One seed per row.** A paired row with one seed has an error over seeds too. We assume that all rows on a dataset
-  vary alike from seed to seed, and estimate this variance from all rows that have several seeds. We also assume that an
+  have the same variance over seeds, and estimate it from all rows that have several seeds. We also assume that an
   ensemble of four networks has a quarter of it. An estimate from few seeds is uncertain, so a larger quantile of the t
   distribution replaces 1.96. If no row on a dataset has several seeds, the verdict is about these trained networks, not
   about the method.
@@ -44,8 +44,9 @@ tables and on our runs. Built by `make claims`: do not edit.
   the side with more rows.
 - **Many comparisons.** If a claim has many comparisons, some differ by chance. So only differences that remain
   significant after Holm's correction count.
-- **Protocols.** `paper` trains as the paper states, `matched` with the weight decay that its accuracies fit (5e-4
-  instead of 1e-4, found on CIFAR-10 with ResNet-18), `fast` for 30 epochs, `demo` on handwritten digits.
+- **Protocols.** `paper` trains as the paper states, `matched` with the weight decay that fits its accuracies better
+  (5e-4 instead of 1e-4, found on CIFAR-10 with ResNet-18), `fast` like `matched`, but for 30 epochs with a linear
+  schedule, `demo` on handwritten digits.
 - **Not compared.** We do not compare training times from different machines or versions of the code, nor corrupted
   images from different sources (generated or official).
 - **Our settings.** The paper does not say where dropout is or how SVI is trained. Verdicts on these rows hold only for
@@ -211,8 +212,8 @@ def markdown(ledger):
     parts += [
         *short_training(ledger),
         "## All claims in short",
-        "*Paper*: do the printed numbers, or the text, support the claim? *Ours*: do our runs support it? If the claim "
-        "is not tested with this protocol, but with another one, that one's verdict follows.",
+        "*Paper*: do the printed numbers, or the text, support the claim? *Ours*: do our runs support it? If only "
+        "another protocol tests the claim, the verdict with that protocol follows.",
         index(ledger),
         "## How a verdict is made",
         INTRO,

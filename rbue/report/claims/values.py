@@ -4,8 +4,8 @@
   .04 is a win, since rounding keeps order; .03 against .03 is a tie; 63 % against 63.39 % is a tie.
 - Measured numbers: a difference is a win if its 95 % interval does not contain zero.
 - Paired, if both sides have stored predictions: the error comes from replicates over test images, which both sides
-  share, and over seeds; see rbue/report/bootstrap.py. All rows of a dataset count as varying alike from seed to seed.
-  If no row has a second seed, the error is about these networks, not about the methods.
+  share, and over seeds; see rbue/report/bootstrap.py. All rows of a dataset count as having the same variance over
+  seeds. If no row has a second seed, the error is about these networks, not about the methods.
 - Unpaired, if one side has none: SE² = (test images)² + (seeds)². Test images: the binomial error √(v(1-v)/images) for
   an accuracy and a disagreement. It also bounds the error of an ECE, which is |mean of confidence - correct| if a
   network is over- or underconfident throughout. Seeds: std/√n from n = 2 on. Both sides count as independent although

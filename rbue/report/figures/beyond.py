@@ -59,9 +59,9 @@ TWIN = [
     number("ours_cost", "Cost, samples / noise off", "", factor),
 ]
 TWIN_NOTE = (
-    "Noise off: one pass with the same weights, in which its mean replaces every random quantity. For negative inputs, "
-    "this is a slope of 1 − q (DropReLU) or (l + u) / 2 (RReLU). There is no dropout. SVI has its posterior's means. "
-    "A dash means that a time is unknown."
+    "Noise off: one pass with the same weights, in which every random quantity is replaced by its mean. For negative "
+    "inputs, this is a slope of 1 − q (DropReLU) or (l + u) / 2 (RReLU). There is no dropout. SVI has its posterior's "
+    "means. A dash means that a time is unknown."
 )
 
 

@@ -31,8 +31,8 @@ def counts(suite):
 
 MEANINGS = {
     "paper": "trains as Section 4.1.2 of the paper states",
-    "matched": "trains like `paper`, but with the weight decay that fits the printed accuracies",
-    "fast": "trains for fewer epochs, for a quick result",
+    "matched": "trains like `paper`, but with the weight decay that fits the printed accuracies better",
+    "fast": "trains like `matched`, but for fewer epochs and with a linear schedule",
     "demo": "trains for a few epochs on handwritten digits",
 }
 
@@ -95,8 +95,8 @@ def coverage(suite):
 def speed_note(content):
     commits = sorted({commit(row.get("commit"), row.get("changed")) for row in content["rows"]})
     return (
-        "ms: time of one training step, or of predicting the test set. Speed-up: how many times as fast as the "
-        f"row under “compared with”; below 1 is slower. Limit: the speed of a large matrix product, "
+        "ms: time of one training step, or of predicting the test set. Speed-up: how many times as fast as the row "
+        f"that the column “compared with” names; below 1 is slower. Limit: the speed of a large matrix product, "
         f"{benchmark.limit(content)}. Measured at commit {', '.join(commits)}."
     )
 

@@ -26,8 +26,8 @@ def under_corruption(e: Evidence) -> Found:
     text = described(e, places[0], *tested[places[0]], than(wins[places[0]]))
     for place in places[1:]:
         text += (
-            f". On {place_name(*place)} and {len(tested[place][0])} of {len(PROPOSED)} variants, the best variant's "
-            f"median ECE is lower {than(wins[place])}"
+            f". On {place_name(*place)} ({len(tested[place][0])} of {len(PROPOSED)} variants measured), the best "
+            f"variant's median ECE is lower {than(wins[place])}"
         )
     return answer([won > 2 for found in wins.values() for won in found.values()]), text + unused(e)
 
@@ -64,7 +64,8 @@ def severities_won(e: Evidence, place: tuple, rows: list[str], others: list[str]
 
 
 def than(wins: dict[str, int]) -> str:
-    """Return "than Single's at all 5 severities and than SVI's at no severity", rows with the same number together."""
+    """Return "than Single's at all 5 severities; it is lower than SVI's at no severity". Rows with the same number
+    share a clause."""
     others = {won: listed([f"{other}'s" for other in wins if wins[other] == won]) for won in wins.values()}
     counts = {won: {5: "all 5 severities", 0: "no severity"}.get(won, f"{won} of 5 severities") for won in others}
-    return listed([f"than {names} at {counts[won]}" for won, names in others.items()])
+    return "; it is lower ".join(f"than {names} at {counts[won]}" for won, names in others.items())

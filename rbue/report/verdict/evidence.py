@@ -31,7 +31,7 @@ class Evidence:
 
     @property
     def setting(self) -> str:
-        return f"With `protocol={self.protocol}`, " if self.protocol else ""
+        return f"With the training protocol `{self.protocol}`, " if self.protocol else ""
 
     def places(self, rows: Iterable[str], *metrics: str) -> list:
         """Return the networks on which all these rows have all these metrics."""

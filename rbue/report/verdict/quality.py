@@ -109,9 +109,9 @@ def baseline(name: str, rows: list[str], e: Evidence) -> Found:
     text = (
         f"Compared with {name}, the mean of the five variants shows {compare(gaps)}. {by_variant(rows, places, e)}"
         f"These numbers are the {about(e, places, [*rows, *PROPOSED])}. {beside_printed(name, rows, places, e)}"
-        f"Of {len(pairs)} comparisons of one variant with {' or '.join(rows)} on one network (with Holm's correction), "
-        f"the variant is better in both metrics in {better_in_both(e, pairs)} and worse in both in "
-        f"{better_in_both(e, reverse)}"
+        f"In {len(pairs)} comparisons of one variant with {' or '.join(rows)} on one network, the variant is better in "
+        f"both metrics {better_in_both(e, pairs)} times and worse in both {better_in_both(e, reverse)} times (with "
+        "Holm's correction)"
     )
     return answer_per_metric(**{metric: gap.sign > 0 for metric, gap in gaps.items()}), text
 
@@ -130,7 +130,7 @@ def beside_printed(name: str, rows: list[str], places: list, e: Evidence) -> str
     if not all(cell in e.printed.values for cell in cells):
         return ""
     ours, printed = (fmean(numbers.values[cell].mean for cell in cells) for numbers in (e.ours, e.printed))
-    return f"The mean ECE of {name} is {ours:.3f} there; the paper prints {printed:.3f}. "
+    return f"The mean ECE of {name} is {ours:.3f} in these cells and {printed:.3f} in the paper. "
 
 
 def better_in_both(e: Evidence, pairs: list[tuple]) -> int:

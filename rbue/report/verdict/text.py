@@ -10,8 +10,8 @@ READING = (
     "A *variant* is MC-RReLU, or MC-DropReLU with one of the paper's four q. A *cell* is one method on one network and "
     "one dataset. n is the number of seeds. ECE is the expected calibration error and NLL the negative log-likelihood: "
     "lower is better. AUROC is the probability that an out-of-distribution image has a higher entropy than a test "
-    "image. Square brackets hold a 95 % interval over test images. It also covers the seeds if one row on "
-    "the dataset has several of them. A claim may be about every variant and not about the mean; then its verdict may "
+    "image. Square brackets hold a 95 % interval over test images. It also covers the choice of seeds if any "
+    "row on the dataset has several. A claim may be about every variant and not about the mean; then its verdict may "
     "differ from the answer that links to it."
 )
 
@@ -34,9 +34,9 @@ def in_short(found: list[Finding]) -> str:
     parts = [
         f"RBUE is {listed(named[YES])}" if named[YES] else "",
         f"RBUE is {listed([f'not {name}' for name in named[NO]])}" if named[NO] else "",
-        f"RBUE is {listed(named[IN_ECE])} in ECE, but not in accuracy" if named[IN_ECE] else "",
-        f"RBUE is {listed(named[IN_ACCURACY])} in accuracy, but not in ECE" if named[IN_ACCURACY] else "",
-        f"RBUE is {listed([f'partly {name}' for name in named[PARTLY]])}" if named[PARTLY] else "",
+        f"In ECE, but not in accuracy, RBUE is {listed(named[IN_ECE])}" if named[IN_ECE] else "",
+        f"In accuracy, but not in ECE, RBUE is {listed(named[IN_ACCURACY])}" if named[IN_ACCURACY] else "",
+        f"In some comparisons, RBUE is {listed(named[PARTLY])}" if named[PARTLY] else "",
         f"We did not measure whether RBUE is {' or '.join(named[UNKNOWN])}" if named[UNKNOWN] else "",
     ]
     before, name, after = ". ".join(filter(None, parts)).partition("RBUE")
