@@ -75,7 +75,7 @@ REFUSED = {
     "method=deep_ensemble members=1000000000": "members=1000000000 must lie in [1, 1000]",
     "method=deep_ensemble seed=536870912": "seed=536870912 must lie in [0, 536870911]",
     "method=svi weight_decay=0": "method=svi takes its prior from the weight decay, so weight_decay must be above 0",
-    "dataset=digits_c corruptions=official": "digits_c has no official files: corruptions=generated makes ours instead",
+    "dataset=digits_c corruptions=official": "digits_c has no official files: set corruptions=generated to generate",
 }
 
 

@@ -33,7 +33,7 @@ from rbue.data.sources import nchw
 from rbue.data.tinyimagenet import count_images, list_folders
 from rbue.errors import UserError, one_of
 
-WAY_OUT = "corruptions=generated makes ours instead"
+WAY_OUT = "set corruptions=generated to generate the images"
 MANIFEST = "manifest.json"  # of scripts/corruptions.py
 # mean correlation of images with their clean originals: the 95 sets have 0.64 to 1.00, shuffled ones 0.04
 RELATED = 0.3
@@ -129,7 +129,7 @@ def warn_of_frost():
 def warn_of_own(folder):
     """Warn that the user's own corruptions are left out: official files do not have them, and sources are not mixed."""
     if own := [name for name in CORRUPTIONS if name not in TYPES]:
-        warnings.warn(f"{folder} holds no {', '.join(own)}: {WAY_OUT}, and tests it too", stacklevel=2)
+        warnings.warn(f"{folder} holds no {', '.join(own)}, so this is not tested: {WAY_OUT}", stacklevel=2)
 
 
 # --- finding official files -------------------------------------------------------------------------------------------
