@@ -21,6 +21,7 @@ from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from rbue.errors import UserError, within
 from rbue.report.figures.style import canvas, save, styled
 from rbue.report.rows import dataset_name
+from rbue.runs.compose import size_of
 
 GAP = 2  # white pixels between images
 
@@ -95,7 +96,7 @@ def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="digits", help="name of the dataset (default: %(default)s)")
     parser.add_argument("--data-dir", default="data", help="folder of the datasets (default: %(default)s)")
-    parser.add_argument("--size", type=int, help="pixels per side that your own images are resized to")
+    parser.add_argument("--size", type=int, help="pixels per side of your own images (default: size in the YAML)")
     parser.add_argument(
         "--out", type=Path, default="results/figures", help="folder of the figures (default: %(default)s)"
     )
@@ -108,7 +109,7 @@ def arguments(argv):
 
 def main(argv=None):
     args = arguments(argv)
-    images = load(args.dataset, args.data_dir, args.size).test_images
+    images = load(args.dataset, args.data_dir, size_of(args.dataset, args.size)).test_images
     within(0, len(images) - 1, image=args.image)
     for name, figure in (("shot_noise", severity_figure), ("corruptions", sheet_figure)):
         paths = save(figure(args, images), args.out / f"{args.dataset}-{name}", photographs=True)

@@ -207,7 +207,7 @@ def arguments():
     for name in args.types:
         one_of(CORRUPTIONS, types=name)
     args.manifest = args.manifest or args.out / MANIFEST
-    args.size = size_of(args.dataset) if args.size is None else args.size
+    args.size = size_of(args.dataset, args.size)
     return args
 
 

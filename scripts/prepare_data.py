@@ -33,8 +33,8 @@ def main():
         if args.dataset.endswith("_c"):
             clean = args.dataset.removesuffix("_c")
             raise UserError(f"{args.dataset} needs no preparation of its own: prepare {clean} instead")
-        size = size_of(args.dataset) if args.size is None else args.size
-        print(describe(args.dataset, load(args.dataset, args.data_dir, size)))
+        data = load(args.dataset, args.data_dir, size_of(args.dataset, args.size))
+        print(describe(args.dataset, data))
 
 
 if __name__ == "__main__":

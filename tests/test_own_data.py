@@ -260,6 +260,14 @@ def test_the_data_script_reads_the_size_of_the_yaml_unless_it_is_given(mine, tmp
         assert f"24 training and 12 test images, {size} × {size}, 3 classes" in call(*words, *more).stdout
 
 
+def test_the_sheet_of_corruptions_reads_the_size_of_the_yaml(mine, tmp_path):
+    data_dir, conf = mine("images", shape=(20, 24)), tmp_path / "conf"
+    (conf / "dataset" / "mine.yaml").write_text(MINE + "size: 32\n")
+    words = ["--dataset", "mine", "--data-dir", data_dir, "--config-dir", conf, "--out", tmp_path / "figures"]
+    done = call("scripts/corruption_sheet.py", *words)
+    assert not done.returncode and (tmp_path / "figures" / "mine-corruptions.pdf").exists(), done.stderr
+
+
 def test_the_size_is_in_the_name_of_a_run_and_its_absence_is_not(own_run, mine):
     plain, resized = own_run(), own_run("size=24")
     assert "size" not in plain.identity and resized.identity["size"] == 24

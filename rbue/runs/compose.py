@@ -124,8 +124,10 @@ def composed(dataset, protocol, method):
     return None
 
 
-def size_of(dataset):
-    """Return the `size` in a dataset's YAML, or None if it has none or there is no YAML."""
+def size_of(dataset, given=None):
+    """Return the given size, else the `size` in a dataset's YAML, else None."""
+    if given is not None:
+        return given
     with one_sentence(), own_hydra():
         return compose("config", [f"dataset={dataset}"]).size if file_of("dataset", dataset) else None
 
