@@ -513,3 +513,29 @@ def test_a_short_evaluation_is_timed_several_times(times, expected, monkeypatch)
     evaluated, cost = evaluator.Evaluator().timed(torch.zeros(10, 3, 2, 2))
     assert evaluated == "predictions"
     assert cost == {"seconds": times[0], "ms_per_image": pytest.approx(expected)}
+
+
+def test_a_captured_sample_leaves_the_features_for_the_next_one(monkeypatch):
+    """On a CPU there is no CUDA graph: each replay computes a sample again, as the graph does."""
+
+    class Updated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.last(self.first(x).add_(x.relu()))
+
+    class Replayed(evaluator.Captured):
+        def captured(self):
+            return self
+
+        def replay(self):
+            self.probs = self.sample()
+
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    torch.manual_seed(0)
+    network, x, rows = rbue.randomize(Updated(), q=0.5).eval(), torch.randn(4, 8), torch.arange(4)
+    with torch.no_grad():
+        drawn = torch.cat([sample.clone() for sample in Replayed(network, 3, 0, x)(x, rows)])
+    assert torch.allclose(drawn.float(), rbue.predict(network, x, samples=3, keep_samples=True).samples)

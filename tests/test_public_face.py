@@ -382,6 +382,23 @@ def test_a_layer_that_is_called_twice_draws_twice():
     assert (drawn[..., 0] != drawn[..., 1]).float().mean() > 0.8
 
 
+@pytest.mark.parametrize("kind", ["traced", "by hand", "deterministic"])
+def test_a_forward_that_overwrites_its_images_gets_them_unchanged_in_each_pass(kind):
+    class Scaled(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x.sub_(0.5).mul_(2))
+
+    torch.manual_seed(0)
+    activation = rbue.DropReLU(0.5) if kind == "by hand" else nn.ReLU()
+    network, x = Scaled(nn.Linear(8, 8), activation, nn.Linear(8, 3)), torch.randn(6, 8)
+    network = rbue.randomize(network, q=0.5) if kind == "traced" else network
+    before, found = x.clone(), rbue.predict(network, x, samples=1 if kind == "deterministic" else 5, keep_samples=True)
+    assert torch.equal(x, before)
+    for k, drawn in enumerate(found.samples):
+        with noise.counted(network, noise.TEST, k, torch.arange(6)), torch.no_grad():
+            torch.testing.assert_close(drawn, network(before.clone()).softmax(-1))
+
+
 def test_a_network_without_a_stochastic_layer_is_named():
     with pytest.warns(UserWarning, match="the network has no stochastic layer"):
         rbue.predict(nn.Linear(8, 3), torch.randn(2, 8), samples=3)

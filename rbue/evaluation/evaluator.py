@@ -52,7 +52,7 @@ class Refitted:
 
     def draw(self, k, x, rows):
         with noise.counted(self.network, self.seed + noise.TEST, k, rows):
-            return probabilities(self.network(x))
+            return probabilities(self.network(x.clone()))  # a forward may overwrite its input
 
     def fit(self, k, batches):
         for number, x in enumerate(batches, 1):
@@ -82,7 +82,8 @@ class Captured:
         self.k = torch.zeros(1, dtype=torch.int64, device=x.device)
 
         def compute(*given):
-            return probabilities(every(*given))
+            # every may overwrite them; the compiler omits copies that it does not
+            return probabilities(every(*(t.clone() for t in given)))
 
         self.compute = torch.compile(compute, dynamic=False)
         self.noise, self.draw = noise.of(network), torch.compile(noise.draw_keys, dynamic=False)

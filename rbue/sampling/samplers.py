@@ -1,7 +1,8 @@
 """Samplers. A network's part before the first noise is computed once per batch, the rest once per sample.
 
 A sampler is a function (images, rows) that yields the probabilities of one batch, a few samples at a time, each time
-(samples of this pass, images, classes). So memory does not grow with the number of samples.
+(samples of this pass, images, classes). So memory does not grow with the number of samples. Each pass gets its own copy
+of the images, since a forward may overwrite them, as x.sub_(mean) does.
 """
 
 import warnings
@@ -60,7 +61,7 @@ def sampler(
     """
     shared = shared or {}
     if noise.of(network).sites == 0:
-        return lambda x, rows, **own: [probabilities(network(x, **shared, **own), len(x))[None]]
+        return lambda x, rows, **own: [probabilities(network(x.clone(), **shared, **own), len(x))[None]]
     if isinstance(network, fx.GraphModule):
         return StackedIfPossible(network, samples, seed, stack, shared, each)
     return lambda x, rows, **own: one_by_one(network, x, rows, samples, seed, {**shared, **own})
@@ -142,7 +143,7 @@ def one_by_one(
     not traced."""
     for k in range(samples):
         with noise.counted(network, seed + noise.TEST, k, rows), noise.calls_apart(network):
-            probs = probabilities(network(x, **kwargs), len(x), first=k == 0)
+            probs = probabilities(network(x.clone(), **kwargs), len(x), first=k == 0)
         yield probs[None]
 
 
@@ -164,7 +165,7 @@ class Stacked:
 
     def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterator[Tensor]:
         # not by calling the graphs, since torch.fx would print an error that StackedIfPossible expects
-        given, at_once = self.once.forward(x, **self.shared, **own), max(1, self.stack // len(x))
+        given, at_once = self.once.forward(x.clone(), **self.shared, **own), max(1, self.stack // len(x))
         for number, ks in enumerate(torch.arange(self.samples, device=x.device).split(at_once)):
             with noise.counted(self.network, self.seed, ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
                 logits = self.every.forward(*repeated(given, len(ks)), **self.shared)
