@@ -84,6 +84,9 @@ def refuse_wrapped(network):
         way_out = "pass the network as it was before torch.compile, and compile the new one"
     if way_out:
         raise UserError(f"{type(network).__name__} cannot be traced by torch.fx: {way_out}")
+    for path, part in network.named_modules():  # the graph would have neither its rectifiers nor its weights
+        if isinstance(part, torch.jit.ScriptModule):
+            raise UserError(f"{path} is a module of torch.jit, which torch.fx cannot trace: use it as it was before")
 
 
 def refuse_mode(network):

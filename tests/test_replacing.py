@@ -98,6 +98,20 @@ def test_a_rectifier_that_the_tracer_does_not_see_is_refused(closed):
         rbue.randomize(Network(), q=0.9)
 
 
+@torch.fx.wrap
+def wrapped(x):
+    return torch.relu(x)
+
+
+def test_a_rectifier_in_a_function_that_the_tracer_does_not_see_is_refused():
+    class Network(nn.Module):
+        def forward(self, x):
+            return wrapped(x) + x.relu()
+
+    with pytest.raises(UserError, match=r"wrapped has rectifiers that torch\.fx does not see"):
+        rbue.randomize(Network(), q=0.9)
+
+
 class Hidden(nn.Module):
     """A module that checks its mode and has no children; its rectifier is not visible in its code."""
 

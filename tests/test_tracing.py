@@ -37,6 +37,13 @@ def test_a_wrapped_network_is_refused_with_the_way_out(wrap, says):
         rbue.randomize(wrap(nn.Sequential(nn.Linear(4, 4), nn.ReLU())), q=0.9)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_part_of_torch_jit_is_refused_since_its_weights_would_be_left_out():
+    scripted = torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+    with pytest.raises(UserError, match=r"0 is a module of torch\.jit, which torch\.fx cannot trace"):
+        rbue.randomize(nn.Sequential(scripted, nn.ReLU()), q=0.9)
+
+
 def test_a_network_that_branches_on_data_is_refused_and_what_tracing_wrote_is_put_back():
     class Branching(nn.Linear):
         def forward(self, x):

@@ -1,5 +1,6 @@
 """What the calls in a traced network do: rectify, draw noise, work in place, share memory or ask for a shape."""
 
+import inspect
 import re
 
 import torch
@@ -47,7 +48,11 @@ def open_module(module):
 
 
 def refuse_hidden(graph):
-    """Refuse a module that cannot be traced into and contains rectifiers: they would silently stay deterministic."""
+    """Refuse a module or a function that cannot be traced into and contains rectifiers: they would silently stay
+    deterministic."""
+    for function in {n.target for n in graph.graph.nodes if n.op == "call_function" and inspect.isfunction(n.target)}:
+        if not function.__module__.startswith("torch.") and {"relu", "relu_"} & set(function.__code__.co_names):
+            raise UserError(f"{function.__name__} has rectifiers that torch.fx does not see: do not torch.fx.wrap it")
     seen = set(rectifiers(graph))
     for node in (n for n in modules_called(graph, nn.Module) if n not in seen):
         closed = graph.get_submodule(node.target)
