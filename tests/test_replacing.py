@@ -167,6 +167,8 @@ BY_HAND = {
     "clamp_min": [lambda h: torch.clamp_min(h, 0), lambda h: h.clamp_min_(0), lambda h: torch.ops.aten.clamp_min(h, 0)],
     "clip": [lambda h: torch.clip(h, 0), lambda h: h.clip(0)],
     "maximum": [lambda h: torch.maximum(h, torch.zeros_like(h)), lambda h: h.maximum(torch.zeros_like(h))],
+    "max": [lambda h: torch.max(h, torch.zeros_like(h)), lambda h: h.max(other=torch.zeros(1))],
+    "fmax": [lambda h: torch.fmax(h, torch.zeros_like(h))],
     "threshold": [lambda h: F.threshold(h, 0, 0), lambda h: F.threshold_(h, 0, 0), lambda h: torch.threshold(h, 0, 0)],
 }
 

@@ -66,7 +66,7 @@ def choose_position(position, nodes):
 OTHERS: tuple[type[nn.Module], ...] = (nn.ReLU6, nn.Hardswish, nn.Hardtanh, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.PReLU)
 OTHERS += (nn.ELU, nn.Mish, nn.Softplus, nn.SELU, nn.CELU, nn.GLU, nn.RReLU, nn.Threshold, nn.Tanh)
 OTHER_CALLS = {"relu6", "hardswish", "hardtanh", "silu", "gelu", "leaky_relu", "prelu", "elu", "mish", "softplus"}
-OTHER_CALLS |= {"selu", "celu", "glu", "rrelu", "threshold", "tanh", "clamp", "clamp_min", "clip", "maximum"}
+OTHER_CALLS |= {"selu", "celu", "glu", "rrelu", "threshold", "tanh", "clamp", "clamp_min", "clip", "maximum", "fmax"}
 COMPARED = {"where": "where(x > 0, x, y)", "mul": "x * (x > 0)"}  # rectifiers that are written as a comparison
 CASTS = {"float", "to", "type", "type_as"}
 
@@ -86,7 +86,8 @@ def other_activation(node):
     name = name_of(node).strip("_")
     if name in COMPARED and compares_itself(node):
         return COMPARED[name]
-    return name if name in OTHER_CALLS else None
+    of_two = name == "max" and len(node.all_input_nodes) == 2  # not the largest element, but max(x, zeros)
+    return name if name in OTHER_CALLS or of_two else None
 
 
 def compares_itself(node):
