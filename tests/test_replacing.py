@@ -356,6 +356,17 @@ SHARING = {
     "aten": lambda h: torch.ops.aten.view.default(h, [-1, 2, 4]),
     "add_": lambda h: h.add_(0.0),
     "dropout": nn.Dropout(),
+    "F.dropout": lambda h: F.dropout(h, training=False),
+    "alias": lambda h: torch.ops.aten.alias(h),
+    "slice": lambda h: torch.ops.aten.slice(h, 1, 0, 4),
+    "positive": lambda h: h.positive(),
+    "pos": lambda h: +h,
+    "resolve_conj": lambda h: h.resolve_conj(),
+    "resolve_neg": lambda h: h.resolve_neg(),
+    "atleast_1d": lambda h: torch.atleast_1d(h),
+    "atleast_2d": lambda h: torch.atleast_2d(h),
+    "atleast_3d": lambda h: torch.atleast_3d(h),
+    "broadcast_tensors": lambda h: torch.broadcast_tensors(h, h)[0],
 }
 
 

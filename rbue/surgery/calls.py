@@ -109,9 +109,11 @@ VIEWS = {"view", "view_as", "reshape", "reshape_as", "flatten", "ravel", "unflat
 VIEWS |= {"transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "t", "T", "mT", "H", "mH", "adjoint"}
 VIEWS |= {"chunk", "split", "split_with_sizes", "tensor_split", "hsplit", "vsplit", "dsplit", "unbind", "getitem"}
 VIEWS |= {"select", "narrow", "diagonal", "as_strided", "unfold", "expand", "expand_as", "broadcast_to"}
-VIEWS |= {"detach", "data", "real", "imag", "conj", "view_as_real", "view_as_complex"}
+VIEWS |= {"detach", "data", "real", "imag", "conj", "view_as_real", "view_as_complex", "alias", "slice"}
 # these return their input if there is nothing to change
 VIEWS |= {"contiguous", "to", "type", "type_as", "float", "double", "half", "bfloat16", "cpu", "cuda"}
+VIEWS |= {"positive", "pos", "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "atleast_3d"}
+VIEWS |= {"broadcast_tensors", *(function.__name__ for function in DROPOUTS)}
 VIEW_MODULES = (nn.Flatten, nn.Unflatten, nn.Identity, *DROPOUTS.values())  # dropout returns its input in eval mode
 
 
