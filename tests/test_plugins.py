@@ -306,6 +306,23 @@ def test_a_methods_network_of_random_layers_by_hand_draws_from_one_source(digits
     assert noise.of(network).sites == 2 and network[1].noise is network[3].noise
 
 
+class Lazy(torch.nn.Sequential):
+    def __init__(self, num_classes):
+        super().__init__(torch.nn.Flatten(), torch.nn.LazyLinear(8), torch.nn.ReLU(), torch.nn.LazyLinear(num_classes))
+
+
+@pytest.mark.parametrize("method", ["single", "svi"])
+def test_lazy_weights_follow_from_the_seed(method, digits):
+    made = []
+    for seed in (0, 1, 1):
+        run = composed(f"seed={seed}", f"method={method}")
+        run.network = {"_target_": f"{__name__}.Lazy"}
+        network = methods.build(run, 10, 100, digits.train_images[:2])
+        assert network.training
+        made.append(next(methods.try_out(run, network, digits.train_images, 10).parameters()))
+    assert torch.equal(made[1], made[2]) and not torch.equal(made[0], made[1])
+
+
 def raise_anything(*arguments):
     raise KeyError("width")
 

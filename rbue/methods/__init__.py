@@ -6,7 +6,7 @@ training. Every file in this folder is imported. A package of your own registers
 import copy
 import io
 import pkgutil
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import fields
 from importlib import import_module
 
@@ -54,6 +54,7 @@ def build(run, classes, images, shown=None):
         torch.manual_seed(run.seed)
         network = plain_network(run, classes)
         if shown is not None:
+            fill_lazy(network, shown)
             freeze_unused(network, shown)
     with named_errors(run):
         with foreign_code("the method's build fails"):
@@ -61,6 +62,17 @@ def build(run, classes, images, shown=None):
         if not isinstance(built, torch.nn.Module):
             raise UserError(f"the method's build returns a {type(built).__name__}, which is not a torch.nn.Module")
     return wire_if_needed(built)
+
+
+def fill_lazy(network, images):
+    """Let layers such as nn.LazyLinear make their weights now, so that these follow from the seed."""
+    from torch.nn.parameter import is_lazy
+
+    from rbue.tracing import in_mode
+
+    if any(map(is_lazy, network.parameters())):
+        with suppress(Exception), in_mode(network, False):  # `try_out` says what is wrong
+            network(images / 255)
 
 
 def freeze_unused(network, images):
