@@ -14,7 +14,7 @@ from commands import start
 from conftest import PAPER, ROOT
 
 import rbue
-from rbue import cli, methods, metrics, networks, noise, plugins, sampling, surgery
+from rbue import cli, layers, methods, metrics, networks, noise, plugins, sampling, surgery
 from rbue.config import Run, training
 from rbue.errors import UserError
 from rbue.runs import compose, sweeps
@@ -304,6 +304,17 @@ def test_a_methods_network_of_random_layers_by_hand_draws_from_one_source(digits
     run.__class__ = ByHand
     network = methods.try_out(run, methods.build(run, 10, 100), digits.train_images, 10)
     assert noise.of(network).sites == 2 and network[1].noise is network[3].noise
+
+
+def test_a_layer_without_a_deterministic_form_is_named_before_the_training(digits):
+    class Own(layers.StochasticLayer):
+        def forward(self, x):
+            return x.relu()
+
+    run = composed()
+    network = surgery.randomize(methods.build(run, 10, 100), Own())
+    with pytest.raises(UserError, match=r"with method=single: Own has no method deterministic\(\): write one"):
+        methods.try_out(run, network, digits.train_images, 10)
 
 
 class Lazy(torch.nn.Sequential):

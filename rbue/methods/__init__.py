@@ -134,6 +134,7 @@ def try_out(run, network, images, classes):
     import torch
 
     from rbue import noise
+    from rbue.surgery import deterministic
 
     def pass_through(batch):
         with noise.counted(network, 0, 0, torch.arange(len(batch))), redirect_stderr(io.StringIO()):
@@ -149,6 +150,9 @@ def try_out(run, network, images, classes):
             raise UserError(f"the network cannot take images {tuple(two.shape[1:])} ({describe(error)})") from error
         check_logits(logits, doubled, classes)
         refuse_untrainable(network)
+        if noise.of(network).sites:  # it is evaluated without noise, too
+            with foreign_code("the network without noise cannot be made"):
+                deterministic(network)
     for module, mode in modes.items():
         module.training = mode
     return network

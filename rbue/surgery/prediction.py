@@ -8,6 +8,7 @@ from torch import fx, nn
 from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from rbue.errors import UserError
 from rbue.layers import GaussianWeight, Stem, StochasticLayer
 from rbue.surgery.calls import asks_shape, has_hooks, is_stochastic, modules_called, overwrites
 from rbue.surgery.wiring import finish
@@ -17,15 +18,23 @@ from rbue.tracing import trace
 def deterministic(network: nn.Module) -> nn.Module:
     """Return the deterministic network: a copy in which every stochastic layer is replaced by its mean."""
     if isinstance(network, StochasticLayer):
-        return network.deterministic()
+        return mean_of(network)
     network = copy.deepcopy(network)
     for module in [m for m in network.modules() if parametrize.is_parametrized(m) and is_ours(m)]:
         use_means(module)
-    means = {module: module.deterministic() for module in network.modules() if isinstance(module, StochasticLayer)}
+    means = {module: mean_of(module) for module in network.modules() if isinstance(module, StochasticLayer)}
     for name, module in list(network.named_modules(remove_duplicate=False)):  # one layer may be in several places
         if module in means:
             network.set_submodule(name, means[module])
     return network
+
+
+def mean_of(layer):
+    try:
+        return layer.deterministic()
+    except NotImplementedError as error:
+        lacks = f"{type(layer).__name__} has no method deterministic()"
+        raise UserError(f"{lacks}: write one that returns the layer without noise") from error
 
 
 def is_ours(module):
