@@ -59,7 +59,8 @@ def predict(
 
     `images` is a tensor, a DataLoader, or any iterable of batches. A batch is a tensor, a tuple or list whose first
     entry is the images, or a dict that has them under "images". Labels are ignored. Images are moved to the network's
-    device, at most `batch` at a time. The result is on the device of `images` if this is a tensor, else on the CPU.
+    device, at most `batch` at a time. If there are fewer, several samples are computed at once, in a batch of at most
+    this size: lower it if memory runs out. The result is on the device of `images` if it is a tensor, else on the CPU.
 
     Sample k of a seed is the same every time and for every batch size. The noise of an image depends on its number,
     which is its position in the input. `index` sets other numbers, one per image in the order of the input, so that a
