@@ -251,8 +251,14 @@ class Noisy(nn.Linear):
 
 
 def test_a_functional_rectifier_in_a_module_that_depends_on_its_mode_is_refused():
-    with pytest.raises(UserError, match=r"0 is a Noisy, whose rectifiers torch\.fx does not see"):
+    with pytest.raises(UserError, match=r"0 is a Noisy, whose rectifiers torch\.fx does not see: move what depends"):
         rbue.randomize(nn.Sequential(Noisy(8, 8), nn.ReLU()), q=0.5)
+
+
+def test_a_part_in_data_parallel_is_refused_with_the_way_out():
+    parallel = nn.DataParallel(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))
+    with pytest.raises(UserError, match=r"0 is a DataParallel, whose rectifiers .* put its \.module in its place"):
+        rbue.randomize(nn.Sequential(parallel, nn.ReLU()), q=0.5)
 
 
 def test_a_rectifier_under_another_name_in_such_a_module_is_refused():

@@ -57,10 +57,19 @@ def refuse_hidden(graph):
     for node in (n for n in modules_called(graph, nn.Module) if n not in seen):
         closed = graph.get_submodule(node.target)
         if any(map(hides_rectifier, closed.modules())):
-            raise UserError(
-                f"{node.target} is a {type(closed).__name__}, whose rectifiers torch.fx does not see: make it with "
-                "activation=rbue.DropReLU(q) where it takes one, or write it out in layers of your own"
-            )
+            hidden = f"{node.target} is a {type(closed).__name__}, whose rectifiers torch.fx does not see"
+            raise UserError(f"{hidden}: {way_to_see(closed)}")
+
+
+def way_to_see(module):
+    if isinstance(module, nn.DataParallel):
+        return "put its .module in its place, and wrap the new network"
+    if type(module).__module__.startswith("torch."):
+        return "make it with activation=rbue.DropReLU(q) where it takes one, or write it out in layers of your own"
+    return (
+        "move what depends on self.training or opens a context such as torch.autocast into a submodule, "
+        "or replace the rectifiers by rbue.DropReLU(q) by hand"
+    )
 
 
 def hides_rectifier(module):
