@@ -179,7 +179,7 @@ def our_records(run):
     where = {key: getattr(run, key) for key in kept} | {"members": run.result.config.get("members", 1)}
     scores = {} if run.corrupted else clean(run)  # a run on cifar10_c contributes its corruption scores only
     sampled = {} if run.corrupted else sampling.of_run(run.result)
-    diverse = over_pairs(vars(run.result.diversity)) if run.result.diversity else {}
+    diverse = {} if run.corrupted or not run.result.diversity else over_pairs(vars(run.result.diversity))
     for record in metrics_of(where, scores | diverse | corrupted(run.result), run.images):
         source = run.result.corruptions.source if "@" in record["metric"] else None
         errors = {"sampling": sampled.get(record["metric"]), "noise": noise_of(record, run.result)}
