@@ -8,6 +8,7 @@ import pytest
 from conftest import PAPER, ROOT
 
 from rbue.report import verdict
+from rbue.report.bootstrap import Sampling, Scatter
 from rbue.report.claims.numbers import BLOCK, Numbers, our_frames, paper_frame
 from rbue.report.claims.scopes import P2, P5, Q9, Q95, SVI
 from rbue.report.claims.values import Value
@@ -63,6 +64,22 @@ def test_the_verdict_says_which_differences_count_as_agreement():
     ]
     low, high = (0.005 + 1.96 * error for error in (min(errors), max(errors)))
     assert f"this allows {low:.2f} to {high:.2f} percentage points of accuracy" in sentence
+
+
+def with_scatter(between, weight):
+    """The printed numbers as ours, 0.6 points better, and with a known variance over seeds."""
+    found = measured(lambda key, value: value + 0.6 * (key[3] == "accuracy"))
+    sampling = Sampling(np.zeros(2), seeds={Scatter(between, 0.0, 1000): weight})
+    values = {key: replace(value, sampling=sampling) for key, value in found.ours.values.items()}
+    return replace(found, ours=replace(found.ours, values=values))
+
+
+@pytest.mark.parametrize(("between", "agree"), [(0.04, 0), (0.09, 81), (0.4, 90)])
+def test_cells_that_agree_are_also_counted_by_the_noise_of_seeds_alone(between, agree):
+    """Our mean over two seeds and the paper's one: the error is √(between · 3/2), an ensemble's √(between · 3/4)."""
+    sentence = verdict.findings(with_scatter(between, 1 / 2))[0].sentence
+    assert f"noise of seeds count, the accuracy agrees in {agree} cells and the ECE in 90" in sentence
+    assert "noise of seeds" not in verdict.findings(measured())[0].sentence  # without predictions, it is not known
 
 
 def test_better_rows_change_the_answers_and_worse_rows_change_them_back():
@@ -317,6 +334,9 @@ def test_the_best_row_in_nll_and_ood_detection_is_named_with_its_lead():
         "Ensemble(4)); it is the best in 1 of 1 (n = 1). The best variant of RBUE, MC-RReLU, has 0.500 (−0.500 against "
         "Single, −0.250 against Deep Ensemble(4))"
     )
+    third = verdict.findings(replace(measured(), scores=scored({ENSEMBLE: 0.25, "SVI": 0.5, "MC-RReLU": 0.75})))[-1]
+    assert "(n = 1). The best method that trains one network, SVI, has 0.500 (−0.500" in third.sentence
+    assert ". The best variant of RBUE, MC-RReLU, has 0.750 (" in third.sentence
     assert "0.875 (+0.375 against Single, +0.375 against Deep" in last[1].sentence
     assert "best variant" not in last[1].sentence  # it is the best of all
     assert "best? MC-DropReLU(0.9).** Over" in verdict.markdown(last)

@@ -44,7 +44,8 @@ def inference_cost(e: Evidence) -> Found:
         fewer = f"{ece[Q95, 'ece_10']:.3f} with 10 passes and " if ece[Q95, "ece_10"] else ""
         text += (
             f". The mean ECE of Single is {ece[SINGLE, 'ece']:.3f}, that of {Q95} {fewer}{ece[Q95, 'ece']:.3f} with "
-            f"{passes:.0f} passes. Temperature scaling, which needs labelled images, gives Single "
-            f"{ece[SINGLE, 'tempered_ece']:.3f} and {Q95} {ece[Q95, 'tempered_ece']:.3f} with {passes:.0f} passes"
+            f"{passes:.0f} passes. Temperature scaling, which needs labelled images (here the other half of the test "
+            f"set), gives Single {ece[SINGLE, 'tempered_ece']:.3f} and {Q95} {ece[Q95, 'tempered_ece']:.3f} with "
+            f"{passes:.0f} passes"
         )
     return (YES if median(ratio) <= 1 else NO), text
