@@ -53,8 +53,8 @@ def headline(tables):
     caption = f"**{place_name(dataset, arch)}**, `protocol={name}`:"
     shown = pipe(grid(*side_by_side({name: cells}, README), full=True))
     done, every = count_measured(networks), len(LABELS) * len(ARCHS) * len(DATASETS)
-    so_far = f"Measured so far: {done} of the paper's {every} cells."
-    measured = so_far if done < every else f"All {every} cells of the paper are measured, under these protocols:"
+    so_far = f"Measured so far: {done} of the paper's {every} cells{of_them_full(networks)}."
+    measured = so_far if done < every else f"All {every} cells of the paper are measured{of_them_full(networks)}:"
     return "\n\n".join([caption, shown, measured, "\n".join(f"- {line}" for line in lines)])
 
 
@@ -68,10 +68,18 @@ def by_network(tables):
     return networks
 
 
-def count_measured(networks):
-    """Count the paper's cells that are measured under any protocol, of networks as `by_network` returns them."""
+def count_measured(networks, protocols=None):
+    """Count the paper's cells that are measured under any of these protocols (default: under any at all), of networks
+    as `by_network` returns them."""
     papers = [each for (dataset, arch), each in networks.items() if dataset in DATASETS and arch in ARCHS]
-    return sum(len(set().union(*(cells.row[cells.n > 0] for cells in each.values()))) for each in papers)
+    measured = [{p: cells.row[cells.n > 0] for p, cells in each.items() if p in (protocols or each)} for each in papers]
+    return sum(len(set().union(*rows.values())) for rows in measured)
+
+
+def of_them_full(networks):
+    """Say how many of the measured cells have the paper's number of epochs, unless all have it."""
+    full = count_measured(networks, FULL)
+    return f", {full or 'none'} of them with the paper's number of epochs" if full < count_measured(networks) else ""
 
 
 def protocols_to_show(protocols):

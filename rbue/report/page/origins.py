@@ -14,6 +14,7 @@ from rbue.report.page.pictures import benchmark_picture
 from rbue.report.page.suite import links
 from rbue.report.records import commit
 from rbue.report.rows import FULL, HYPERPARAMETER, LABELS, NAMES, ROWS, arch_name, dataset_name, name_order
+from rbue.report.tables import of_them_full
 from rbue.runs.compose import canonical
 
 
@@ -22,7 +23,7 @@ def counts(suite):
     papers = Counter(entry.paper.status for entry in suite.ledger if entry.paper.by != "reading")
     hardware = sorted(set(suite.runs.hardware))
     return [
-        (f"{suite.measured} of 90", "cells of the paper's Tables 1–3 measured"),
+        (f"{suite.measured} of 90", f"cells of the paper's Tables 1–3 measured{of_them_full(suite.compared)}"),
         (f"{papers['holds']} of {papers.total()}", "claims that the paper's own numbers or algebra support in full"),
         (str(papers["does not hold"]), "claims that the paper's own numbers or algebra refute"),
         (str(len(suite.runs)), f"runs on {', '.join(hardware) or 'nothing yet'}"),
@@ -81,8 +82,8 @@ def coverage(suite):
     for cell in (cell for t in suite.tables for cell in t.cells[t.cells.n > 0].itertuples()):
         found[cell.dataset, cell.arch, cell.row].append(f"{cell.protocol} {cell.n}")
     text = (
-        f"{suite.measured} of the paper's 90 cells are measured. A cell names the protocol and the number of seeds. A "
-        "run counts only if all its settings are those of the cell."
+        f"{suite.measured} of the paper's 90 cells are measured{of_them_full(suite.compared)}. A cell names the "
+        "protocol and the number of seeds. A run counts only if all its settings are those of the cell."
     )
     rows = [coverage_cell(place, found) for place in places]
     caption = "What is measured: protocol and number of seeds"
