@@ -96,6 +96,18 @@ def test_a_type_on_which_single_makes_no_error_leaves_mce_empty():
     assert means.mce.isna().all()
 
 
+def test_a_row_whose_clean_results_come_from_another_training_is_named():
+    def trained(run, loss):
+        return run | {"trainings": [{"name": "net-seed0", "loss": loss}]}
+
+    runs = [trained(result("Single"), 0.1), trained(corrupted("Single"), 0.1), trained(corrupted("SVI"), 0.2)]
+    told = "come from other trainings with the same seeds"
+    [grid] = corruptions.grids(only(runs))
+    assert not any(told in note for note in grid.notes)  # SVI has no clean result
+    [grid] = corruptions.grids(only([*runs, trained(result("SVI"), 0.3)]))
+    assert any(note.endswith(f"{told}: SVI.") for note in grid.notes)
+
+
 def test_the_papers_six_methods_stand_side_by_side_with_the_q_of_the_paper_or_the_nearest():
     everything = [corrupted(label) for label, _ in ROWS]
     frame = corruptions.load(only(everything))

@@ -184,14 +184,29 @@ AVERAGES = [
 
 
 def averages_grid(network, source, frame):
-    """Return the table of averages of one source, with a note on mCE."""
+    """Return the table of averages of one source, with a note on mCE, and one on networks that are not the tables'."""
     note = (
         "Numbers are means over types and severities 1 to 5. For mCE, the error of a type is summed over severities, "
         "then divided by Single's; mCE is the mean of this ratio over types, in percent (Single has 100)."
     )
     means = averages(seed_means(frame))
     title = caption(network, source, frame, means).replace("\n", ", ")
-    return Grid(f"Averages under corruption: {title}", AVERAGES, means.to_dict("records"), [note])
+    notes = [note, *trained_again(network, means.row)]
+    return Grid(f"Averages under corruption: {title}", AVERAGES, means.to_dict("records"), notes)
+
+
+def trained_again(network, rows):
+    """Yield a note that names the rows whose clean results come from another training: same name, but another loss."""
+    clean, corrupted = (losses(runs) for runs in (network.clean, network.corrupted))
+    other = {row for row, name, loss in corrupted if loss not in {lost for _, named, lost in clean if named == name}}
+    ours = [row for row in rows if row in other & {row for row, *_ in clean}]
+    if ours:
+        yield f"The clean results of these rows come from other trainings with the same seeds: {', '.join(ours)}."
+
+
+def losses(runs):
+    """Return (row, training, its final loss) of all trainings of these runs."""
+    return {(run.row, t.name, t.loss) for run in runs.itertuples() for t in run.result.trainings}
 
 
 def grids(network):
