@@ -1,4 +1,6 @@
-"""Rebuild the paper's Tables 1-3 and 6 from finished runs. It takes seconds and needs no GPU and no torch.
+"""Rebuild the paper's Tables 1-3 and 6 from finished runs, and put our baselines beside those of other projects.
+
+It takes seconds and needs no GPU and no torch.
 
 python scripts/tables.py                                        # results/runs -> results/tables (= make tables)
 python scripts/tables.py --print --dataset digits               # also print the digits' table
@@ -12,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 
 from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results, refuse_unknown_filter
 from rbue.methods import METHODS
-from rbue.report import position
+from rbue.report import peers, position
 from rbue.report.cells import build
 from rbue.report.records import records
 from rbue.report.tables import BEGIN, END, coverage, headline, put_between, summary, write
@@ -63,6 +65,10 @@ def main(argv=None):
         if args.protocol in (None, protocol):
             paths = position.write(protocol, cells, args.out)
             print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {(cells.n > 0).sum()} of {len(cells)} rows measured")
+    beside = peers.build(runs, args.paper)
+    if beside.n.any() and not (args.dataset or args.protocol):
+        paths = peers.write(beside, args.out)
+        print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {(beside.n > 0).sum()} of {len(beside)} rows measured")
     if args.readme:
         put_between(args.readme, BEGIN, END, headline(tables))
 

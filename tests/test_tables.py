@@ -13,7 +13,7 @@ import pytest
 from commands import call, call_without_torch
 from conftest import PAPER, ROOT
 
-from rbue.report import cells, position
+from rbue.report import cells, peers, position
 from rbue.report.cells import bold_agreement, paper_cells
 from rbue.report.columns import MISSING, duration
 from rbue.report.records import records
@@ -491,7 +491,7 @@ def test_the_committed_tables_are_what_the_committed_results_give():
     folder = ROOT / "results" / "tables"
     tables = {(t.protocol, t.dataset): t for t in committed_tables()}
     positions = position.build(committed(), PAPER)
-    known = {*tables, *((protocol, "position") for protocol in positions)}
+    known = {*tables, *((protocol, "position") for protocol in positions), ("tables", "peers")}
     for path in sorted(folder.rglob("*.md")):
         assert (path.parent.name, path.stem) in known, f"{path.name} has no results any more: delete it"
     for protocol, rows in positions.items():
@@ -502,6 +502,9 @@ def test_the_committed_tables_are_what_the_committed_results_give():
         for suffix, render in (("md", markdown), ("tex", latex), ("csv", csv)):
             path = folder / protocol / f"{dataset}.{suffix}"
             assert path.exists() and path.read_text() == render(built), f"{path.name} is stale: run 'make tables'"
+    beside = peers.build(committed(), PAPER)
+    for suffix, render in peers.FORMS.items():
+        assert (folder / f"peers.{suffix}").read_text() == render(beside), "peers is stale: run 'make tables'"
 
 
 @pytest.mark.parametrize(

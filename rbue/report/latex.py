@@ -83,6 +83,15 @@ def tex_float(caption, label, tabular, beneath=()):
     return [*head, *tabular, *below, r"\end{table*}"]
 
 
+def tex_grid(rows, caption, label, beneath):
+    """Return a file with one table, from header and rows as text."""
+    header, *lines = rows
+    body = [tex_line(tex(name), values) for name, *values in lines]
+    tabular = tex_frame("l" + "c" * (len(header) - 1), [tex_line(header[0], header[1:])], body)
+    comment = "% Built by `make tables`: do not edit. Needs booktabs and graphicx."
+    return "\n".join([comment, *tex_float(tex(caption), label, tabular, beneath), ""])
+
+
 def about(table):
     return tex(f"Comparison over **{dataset_name(table.dataset)}**, protocol `{table.protocol}`")
 

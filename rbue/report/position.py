@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from rbue.report.columns import decimals, duration, grid, hours, milliseconds, number, pipe, seeded, times, words
-from rbue.report.latex import tex, tex_float, tex_frame, tex_line
+from rbue.report.latex import tex_grid
 from rbue.report.paper import read_paper
 from rbue.report.records import over_seeds, ratio_to
 from rbue.report.rows import arch_name, by_protocol, dataset_name, labelled, paper_order
@@ -108,12 +108,8 @@ def markdown(protocol, frame):
 
 
 def latex(protocol, frame):
-    header, *lines = rows(frame)
-    body = [tex_line(tex(name), values) for name, *values in lines]
-    tabular = tex_frame("l" + "c" * (len(header) - 1), [tex_line(header[0], header[1:])], body)
-    caption = tex(f"Position of the random rectifiers, protocol `{protocol}`: the paper's numbers and ours.")
-    table = tex_float(caption, f"tab:position-{protocol}", tabular, notes(protocol, frame))
-    return "\n".join(["% Built by `make tables`: do not edit. Needs booktabs and graphicx.", *table, ""])
+    caption = f"Position of the random rectifiers, protocol `{protocol}`: the paper's numbers and ours."
+    return tex_grid(rows(frame), caption, f"tab:position-{protocol}", notes(protocol, frame))
 
 
 def csv(protocol, frame):
