@@ -47,6 +47,7 @@ def build(results, paper_dir, figures_dir, benchmarks_dir):
         protocols=origins.protocols(suite),
         tables=tables.by_dataset(suite),
         positions=tables.positions(suite),
+        others=tables.others(suite),
         unmeasured=tables.unmeasured(suite),
         method=method,
         networks=networks,

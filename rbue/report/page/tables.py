@@ -1,6 +1,6 @@
-"""The paper's Tables 1 to 3 and 6 next to ours: per dataset and network, the protocols that were measured."""
+"""The paper's Tables 1 to 3 and 6 next to ours, with the protocols that were measured, and other projects' numbers."""
 
-from rbue.report import cells, position
+from rbue.report import cells, peers, position
 from rbue.report.columns import METHOD, decimals, number
 from rbue.report.page.markup import slug, table
 from rbue.report.page.suite import links
@@ -120,3 +120,13 @@ def positions(suite):
         )
         for protocol, frame in shown.items()
     ]
+
+
+def others(suite):
+    """Return our baselines beside those of other projects; None if none of the rows is measured."""
+    frame = peers.build(suite.runs, suite.paper_dir)
+    if not frame.n.any():
+        return None
+    more = {"links": links(suite, suite.folder / "tables" / "peers", FORMS), "notes": peers.notes(frame)}
+    found = table(peers.COLUMNS, frame.to_dict("records"), peers.TITLE, "table-peers", **more)
+    return {"answer": peers.answer(frame), "table": found}
