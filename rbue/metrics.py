@@ -73,6 +73,11 @@ def entropy(probs: Tensor) -> Tensor:
     return torch.special.entr(probs).sum(-1)
 
 
+def mutual_information(entropy: Tensor, sample_entropy: Tensor) -> Tensor:
+    """Disagreement of the samples of each image in nats: the entropy of their mean minus their mean entropy."""
+    return (entropy - sample_entropy).clamp_min(0)  # rounding errors may make it slightly negative
+
+
 BUILT_IN = ("accuracy", "ece", "nll", "brier", "entropy")
 OWN: dict[str, Callable[[Tensor, Tensor], float]] = {}  # the user's own metrics, by name
 

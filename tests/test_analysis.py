@@ -22,7 +22,7 @@ from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU
 from rbue.main import experiment
 from rbue.networks import build
 from rbue.report import records
-from rbue.runs import devices, results
+from rbue.runs import devices, predictions, results
 
 CPU = torch.device("cpu")
 X = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -154,7 +154,7 @@ def test_a_dataset_that_is_not_on_disk_is_not_downloaded(tmp_path, monkeypatch, 
     with pytest.raises(UserError, match="make data DATASET=cifar100 fetches it"):
         load_ood("cifar10", None, tmp_path)
     run = compose_run("dataset=cifar10", f"data_dir={tmp_path}")
-    assert analysis.foreign_entropy(run, None, None) is None and analysis.ood(run, None, None) is None
+    assert analysis.evaluate_foreign(run, None, None) is None and analysis.ood(run, None, None) is None
     assert "no images out of distribution" in caplog.text and not list(tmp_path.iterdir())
 
 
@@ -172,9 +172,54 @@ def test_auroc_compares_the_entropies_of_the_two_sets(digits_run, digits):
     run = digits_run("method=dropreLU", "samples=2")
     test = evaluator.Evaluator(run, [methods.build(run, 10, 1437).eval()], digits, CPU)
     certain = torch.eye(10)[digits.test_labels]
-    found = analysis.ood(run, certain, analysis.foreign_entropy(run, test, digits))
-    assert (found["dataset"], found["auroc"], found["images"]) == ("digits_c", 1, 360)
+    evaluated = evaluator.Evaluated(certain, torch.zeros(360), certain[None], {})
+    found = analysis.ood(run, evaluated, analysis.evaluate_foreign(run, test, digits))
+    assert (found["dataset"], found["auroc"], found["auroc_confidence"], found["images"]) == ("digits_c", 1, 1, 360)
     assert 0 < found["entropy"] < np.log(10)
+
+
+def evaluated_samples(images, samples=3, sharpness=3.0, seed=0):
+    """Predictions of random samples. Their probabilities are multiples of 1/8, so that scores have ties."""
+    logits = sharpness * torch.randn(samples, images, 3, generator=torch.Generator().manual_seed(seed))
+    eighths = (8 * logits.softmax(-1)).floor()
+    probs = torch.cat([eighths[..., :2], 8 - eighths[..., :2].sum(-1, keepdim=True)], -1) / 8
+    return evaluator.Evaluated(probs.mean(0), metrics.entropy(probs.double()).mean(0), probs, {})
+
+
+def test_the_auroc_of_each_score_is_that_of_a_loop_over_pairs_of_images(digits_run):
+    inside, outside = evaluated_samples(60), evaluated_samples(40, sharpness=1.0, seed=1)
+    found = analysis.ood(digits_run(), inside, outside)
+
+    def expected(score):
+        pairs = [*product(score(inside).tolist(), score(outside).tolist())]
+        assert any(a == b for a, b in pairs)
+        return sum((b > a) + (b == a) / 2 for a, b in pairs) / len(pairs)
+
+    def entropy(each):
+        return metrics.entropy(each.mean.double())
+
+    assert found["auroc"] == pytest.approx(expected(entropy), abs=1e-12)
+    assert found["auroc_confidence"] == pytest.approx(expected(lambda each: 1 - each.mean.max(1).values), abs=1e-12)
+    mutual = expected(lambda each: (entropy(each) - metrics.entropy(each.first.double()).mean(0)).clamp_min(0))
+    assert found["auroc_mutual_information"] == pytest.approx(mutual, abs=1e-12)
+
+
+def test_confidence_is_the_largest_mean_probability_of_test_images_and_of_ood_images():
+    inside, outside = evaluated_samples(60), evaluated_samples(40, seed=1)
+    kept = analysis.predictions(inside, torch.zeros(60, dtype=torch.long), outside)
+    for each, confidence in ((inside, kept.confidence), (outside, kept.foreign_confidence)):
+        assert confidence.tolist() == [max(row) for row in each.first.double().mean(0).float().tolist()]
+    assert kept.foreign_sample_entropy.tolist() == outside.sample_entropy.tolist()
+
+
+def test_equal_samples_have_no_mutual_information_and_others_never_a_negative_one(digits_run):
+    probs = evaluated_samples(60).first
+    for samples in (probs, probs[:1].expand(3, -1, -1)):
+        mean, of_samples = metrics.entropy(samples.mean(0)), metrics.entropy(samples).mean(0)
+        mutual = metrics.mutual_information(mean, of_samples)
+        assert (mutual >= 0).all() and (mutual.max() > 0.1 if samples is probs else mutual.max() < 1e-6)
+    single = evaluator.Evaluated(probs[0], metrics.entropy(probs[0]), probs[:1], {})
+    assert analysis.ood(digits_run(), single, single)["auroc_mutual_information"] is None
 
 
 # --- the posterior ----------------------------------------------------------------------------------------------------
@@ -232,6 +277,7 @@ KEYS = {"reliability", "rejection", "temperature", "ood", "twin", "variance", "p
 @pytest.mark.parametrize(
     ("method", "absent"),
     [
+        ("method=single", {"twin", "variance", "posterior"}),
         ("method=dropreLU", {"posterior"}),
         ("method=svi", {"variance"}),
         ("method=mc_dropout", {"variance", "posterior"}),
@@ -245,7 +291,8 @@ def test_a_runs_file_has_every_number(method, absent, digits_run, few_digits, mo
     text = (results.folder(run) / "result.json").read_text()
     written = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert {key for key in KEYS if written[key] is None} == absent
-    assert set(written["diversity"]) == {"jsd", "dis", "intervals"}
+    several = run.method != "single"
+    assert set(written["diversity"] or {}) == ({"jsd", "dis", "intervals"} if several else set())
     assert sum(written["reliability"]["count"]) == 360
     assert written["rejection"]["accuracy"][0] == pytest.approx(written["metrics"]["accuracy"])
     assert written["images"] == 360 and len(written["trainings"][0]["curve"]["loss"]) == 1
@@ -253,7 +300,13 @@ def test_a_runs_file_has_every_number(method, absent, digits_run, few_digits, mo
     assert (kept.predicted == kept.label).mean() == pytest.approx(written["metrics"]["accuracy"])
     assert kept.entropy.mean() == pytest.approx(written["metrics"]["entropy"], rel=1e-3)
     assert kept.foreign_entropy.mean() == pytest.approx(written["ood"]["entropy"], rel=1e-3)
-    assert (kept.entropy >= kept.sample_entropy * 0.998).all()  # up to rounding, mutual information is not negative
+    aurocs = [written["ood"][f"auroc{score}"] for score in ("", "_confidence", "_mutual_information")]
+    assert [auroc is not None for auroc in aurocs] == [True, True, several]
+    assert predictions.auroc(-kept.confidence, -kept.foreign_confidence) == pytest.approx(aurocs[1], abs=5e-3)
+    sides = (kept.entropy, kept.sample_entropy), (kept.foreign_entropy, kept.foreign_sample_entropy)
+    for mean, of_samples in sides:
+        assert (mean >= of_samples * 0.998).all()  # up to rounding, mutual information is not negative
+        assert several or mean == pytest.approx(of_samples, rel=2e-3, abs=1e-6)
 
 
 @pytest.mark.parametrize("per_gpu", [1, 3])

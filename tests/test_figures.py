@@ -334,6 +334,19 @@ def test_temperature_and_foreign_images_are_tables_of_all_that_have_them():
     assert (scaled["ECE: before"], scaled["Temperature"]) == ("0.030 (1)", "1.30 (1)")
     foreign = cells_of([analysed("SVI")], "ood", "SVI")
     assert (foreign["OOD images"], foreign["AUROC"]) == ("CIFAR-100", "0.910 (1)")
+    assert not [column for column in foreign if column.startswith("AUROC of")]
+
+
+def test_scores_of_ood_images_that_some_run_has_are_columns():
+    old, single, svi = analysed("MC-RReLU"), analysed("Single"), analysed("SVI")
+    single["ood"] = single["ood"] | {"auroc_confidence": 0.9, "auroc_mutual_information": None}
+    svi["ood"] = svi["ood"] | {"auroc_confidence": 0.92, "auroc_mutual_information": 0.88}
+    columns = "AUROC of confidence", "AUROC of mutual information"
+    runs = [old, single, svi]
+    found = {row: [cells_of(runs, "ood", row)[name] for name in columns] for row in ("MC-RReLU", "Single", "SVI")}
+    assert found == {"MC-RReLU": ["–", "–"], "Single": ["0.900 (1)", "–"], "SVI": ["0.920 (1)", "0.880 (1)"]}
+    assert [beyond.MORE_OOD_NOTE in beyond.grid(only(some), "ood").notes for some in (runs, [old])] == [True, False]
+    assert columns[1] not in cells_of([old, single], "ood", "Single")
 
 
 def test_over_q_the_draws_are_on_the_exact_curve_and_far_from_the_papers():

@@ -319,8 +319,8 @@ def test_foreign_images_of_other_sizes_are_read_with_the_size_in_their_yaml(regi
     dataset("theirs", ood="mine")(read_files)
     monkeypatch.setattr(analysis, "size_of", {"mine": 10}.get)
     run, few = replace(own_run(), dataset="theirs"), SimpleNamespace(test_images=torch.zeros(1, 3, 8, 8))
-    seen = analysis.foreign_entropy(run, lambda images: [SimpleNamespace(mean=images.flatten(1) / 255)], few)
-    assert run.data_dir == str(data_dir) and seen.shape == (12,)
+    (seen,) = analysis.evaluate_foreign(run, lambda images: [[images]], few)
+    assert run.data_dir == str(data_dir) and seen.shape == (12, 3, 8, 8)
 
 
 def test_a_wrong_yaml_of_foreign_images_costs_only_the_auroc(registered, mine, own_run, monkeypatch, caplog):
@@ -332,7 +332,7 @@ def test_a_wrong_yaml_of_foreign_images_costs_only_the_auroc(registered, mine, o
     composing.register_once()
     monkeypatch.setattr(composing, "file_of", lambda *_: "mine.yaml")
     monkeypatch.setattr(composing, "compose", fail)
-    assert analysis.foreign_entropy(run, None, None) is None
+    assert analysis.evaluate_foreign(run, None, None) is None
     assert "no AUROC: In 'dataset/mine': it is wrong" in caplog.text
 
 

@@ -28,9 +28,11 @@ def probabilities(images=2000, classes=10, sharpness=2.0, trust=1.0, seed=0):
 
 
 def predictions(probs, labels, foreign=None):
-    """As train.py stores them, before rounding."""
-    evaluated = SimpleNamespace(mean=probs, sample_entropy=metrics.entropy(probs))
-    return analysis.predictions(evaluated, labels, foreign)
+    """As train.py stores them, before rounding. `foreign` are the probabilities of OOD images."""
+    sides = [
+        None if p is None else SimpleNamespace(mean=p, sample_entropy=metrics.entropy(p)) for p in (probs, foreign)
+    ]
+    return analysis.predictions(sides[0], labels, sides[1])
 
 
 def told_apart(seed=0, decimals=None):
@@ -53,14 +55,24 @@ def test_recomputed_metrics_are_those_of_the_probabilities(trust, bins):
 
 @pytest.mark.parametrize("images", [360, 10_000])
 def test_stored_predictions_give_the_metrics_to_rounding(tmp_path, images):
-    foreign = metrics.entropy(probabilities(images, sharpness=1.0, seed=1)[0])
+    foreign = probabilities(images, sharpness=1.0, seed=1)[0]
     probs, labels = probabilities(images, sharpness=4.0, trust=1.5)
     with open(tmp_path / "predictions.npz", "wb") as file:
         predictions(probs, labels, foreign).save(file)
     found = kept.scores(Predictions.load(tmp_path / "predictions.npz"))
-    expected = metrics.score(probs, labels) | {"auroc": metrics.auroc(metrics.entropy(probs), foreign)}
+    expected = metrics.score(probs, labels) | {"auroc": metrics.auroc(*map(metrics.entropy, (probs, foreign)))}
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2.5e-4)
     assert found["accuracy"] == expected["accuracy"]
+    assert (tmp_path / "predictions.npz").stat().st_size < 200_000
+
+
+def test_predictions_of_an_older_version_have_only_the_entropy_of_ood_images(tmp_path):
+    new = predictions(*probabilities(50), torch.eye(10))
+    with open(tmp_path / "predictions.npz", "wb") as file:
+        replace(new, foreign_confidence=None, foreign_sample_entropy=None).save(file)
+    old = Predictions.load(tmp_path / "predictions.npz")
+    assert old.foreign_confidence is old.foreign_sample_entropy is None
+    assert kept.scores(old)["auroc"] == pytest.approx(kept.scores(new)["auroc"], abs=1e-2)
 
 
 def test_stored_predictions_keep_a_likelihood_that_float32_cannot_hold(tmp_path):
@@ -156,12 +168,13 @@ def test_the_printed_formula_is_not_the_one_behind_the_papers_numbers():
     assert len(clean) >= 4 and all(kept.ece_as_printed(r.predictions) > 0.155 for r in clean)
 
 
-@pytest.mark.parametrize("content", [b"", b"no zip", "half", "ragged", "foreign"])
+@pytest.mark.parametrize("content", [b"", b"no zip", "half", "ragged", "ragged ood", "foreign"])
 def test_damaged_predictions_are_named_and_count_as_absent(content, tmp_path, capsys):
     path = tmp_path / "predictions.npz"
-    whole = predictions(torch.eye(3), torch.arange(3))
+    whole = predictions(torch.eye(3), torch.arange(3), torch.eye(3)[:2])
     with path.open("wb") as file:
         wrong = {"ragged": {"entropy": whole.entropy[:2]}, "foreign": {"label": whole.label[::-1]}}
+        wrong["ragged ood"] = {"foreign_entropy": whole.entropy}
         replace(whole, **wrong.get(content, {})).save(file)
     if content not in wrong:
         path.write_bytes(path.read_bytes()[:99] if content == "half" else content)
@@ -221,5 +234,5 @@ def test_fpr95_by_hand():
 def test_without_foreign_images_there_is_no_score_of_them():
     p = predictions(*probabilities(50))
     assert "fpr95" not in kept.scores(p)
-    more = kept.scores(predictions(*probabilities(50), torch.rand(20)))
+    more = kept.scores(predictions(*probabilities(50), torch.eye(10)))
     assert {"auroc", "aupr", "fpr95", "foreign_entropy"} <= more.keys()

@@ -1,6 +1,6 @@
 """Results of a trained network beyond the paper's tables, stored so that figures need no weights.
 
-They are: calibration, rejection and temperature of the mean prediction; entropy on OOD images; scores of the
+They are: calibration, rejection and temperature of the mean prediction; uncertainty on OOD images; scores of the
 deterministic network; the variance of each DropReLU layer (Section 3.4); and one image for the framework figure.
 """
 
@@ -35,7 +35,7 @@ def report(run, networks, test, data, evaluated):
     """
     if run.corruptions != "none":
         return {}, None
-    foreign = foreign_entropy(run, test, data)
+    foreign = evaluate_foreign(run, test, data)
     return shown(run, networks, test, data, evaluated, foreign), predictions(evaluated, data.test_labels, foreign)
 
 
@@ -45,7 +45,7 @@ def shown(run, networks, test, data, evaluated, foreign):
         "reliability": metrics.reliability(probs, labels, run.bins),
         "rejection": metrics.rejection(probs, labels),
         "temperature": metrics.temperature(probs, labels, run.bins),
-        "ood": ood(run, probs, foreign),
+        "ood": ood(run, evaluated, foreign),
         "twin": deterministic_scores(run, networks[0], data, test.device),
         "variance": variance(run, networks[0], data, test.device),
         "posterior": posterior(networks[0]),
@@ -54,26 +54,33 @@ def shown(run, networks, test, data, evaluated, foreign):
 
 
 def predictions(evaluated, labels, foreign):
-    """Return what is stored of each test image's prediction."""
+    """Return what is stored of the predictions for each test image and each OOD image."""
     probs = evaluated.mean.double()
-    confidence, predicted = probs.max(1)
     true_probability = probs.gather(1, labels[:, None])[:, 0]
     kept = {
         "label": labels,
-        "predicted": predicted,
-        "confidence": confidence,
+        "predicted": probs.argmax(1),
         "true_probability": true_probability,
         "brier": metrics.squared_distance(probs, labels),
-        "entropy": metrics.entropy(probs),
-        "sample_entropy": evaluated.sample_entropy,
-        "foreign_entropy": foreign,
         "loss": metrics.losses(probs, labels) if true_probability.min() < torch.finfo(torch.float32).tiny else None,
+        **uncertainty(evaluated),
+        **({f"foreign_{name}": values for name, values in uncertainty(foreign).items()} if foreign else {}),
     }
     return Predictions(**{name: None if value is None else value.numpy() for name, value in kept.items()})
 
 
-def foreign_entropy(run, test, data):
-    """Return the predictive entropy of each OOD image, or None if the OOD dataset is not on disk."""
+def uncertainty(evaluated):
+    """Return what is stored of each image, with or without a label."""
+    probs = evaluated.mean.double()
+    return {
+        "confidence": probs.amax(1),
+        "entropy": metrics.entropy(probs),
+        "sample_entropy": evaluated.sample_entropy,
+    }
+
+
+def evaluate_foreign(run, test, data):
+    """Return the predictions of the OOD images, or None if the OOD dataset is not on disk."""
     if not (name := ood_name(run.trained_on)):
         return None
     try:
@@ -81,18 +88,34 @@ def foreign_entropy(run, test, data):
     except UserError as sentence:
         log.warning("no images out of distribution, so no AUROC: %s", sentence)
         return None
-    return metrics.entropy(test(images)[0].mean.double())
+    return test(images)[0]
 
 
-def ood(run, probs, foreign):
-    """Measure how well predictive entropy separates OOD images from test images."""
+def ood(run, evaluated, foreign):
+    """Measure how well each score separates OOD images from test images. Without samples, there is no mutual
+    information: its value would be a rounding error."""
     if foreign is None:
         return None
+    inside, outside = detection_scores(evaluated), detection_scores(foreign)
+    auroc = {name: metrics.auroc(inside[name], outside[name]) for name in inside}
+    sampled = len(evaluated.first) > 1
     return {
         "dataset": ood_name(run.trained_on),
-        "auroc": metrics.auroc(metrics.entropy(probs.double()), foreign),
-        "entropy": foreign.mean().item(),
-        "images": len(foreign),
+        "auroc": auroc["entropy"],
+        "auroc_confidence": auroc["confidence"],
+        "auroc_mutual_information": auroc["mutual_information"] if sampled else None,
+        "entropy": outside["entropy"].mean().item(),
+        "images": len(outside["entropy"]),
+    }
+
+
+def detection_scores(evaluated):
+    """Return the scores of each image that should be high for OOD images."""
+    known = uncertainty(evaluated)
+    return {
+        "entropy": known["entropy"],
+        "confidence": -known["confidence"],
+        "mutual_information": metrics.mutual_information(known["entropy"], known["sample_entropy"]),
     }
 
 

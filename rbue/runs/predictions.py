@@ -9,7 +9,8 @@ BITS = 10  # kept of a 23-bit mantissa: relative errors are up to 5e-4 (1e-3 nex
 
 @dataclass(frozen=True)
 class Predictions:
-    """One entry per test image. Entropies are in nats; entropy - sample_entropy is the mutual information."""
+    """One entry per test image; in `foreign_*`, one per OOD image. Entropies are in nats; entropy - sample_entropy is
+    the mutual information. Older results have no confidence and no sample entropy of OOD images."""
 
     label: np.ndarray
     predicted: np.ndarray
@@ -18,11 +19,13 @@ class Predictions:
     brier: np.ndarray  # squared distance to the one-hot label
     entropy: np.ndarray  # of the mean prediction
     sample_entropy: np.ndarray  # mean entropy of the samples
-    foreign_entropy: np.ndarray | None = None  # entropy of each OOD image
+    foreign_confidence: np.ndarray | None = None
+    foreign_entropy: np.ndarray | None = None
+    foreign_sample_entropy: np.ndarray | None = None
     loss: np.ndarray | None = None  # negative log-likelihood, only if a true probability is too small for float32
 
     def save(self, file):
-        """Write a compressed .npz of at most 150 kB per 10,000 images."""
+        """Write a compressed .npz of at most 200 kB for 10,000 test images and as many OOD images."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}
         np.savez_compressed(file, **{name: compact(a) for name, a in arrays.items() if a is not None})
 
@@ -30,7 +33,8 @@ class Predictions:
     def load(cls, path):
         with np.load(path, allow_pickle=False) as stored:
             arrays = {f.name: stored[f.name] for f in fields(cls) if f.name in stored}
-        if len({len(array) for name, array in arrays.items() if name != "foreign_entropy"}) > 1:
+        lengths = {(name.startswith("foreign_"), len(array)) for name, array in arrays.items()}
+        if len(lengths) > len({foreign for foreign, _ in lengths}):
             raise ValueError("its arrays are of different lengths")
         return cls(**arrays)
 

@@ -128,12 +128,15 @@ class Temperature:
 
 @dataclass(frozen=True)
 class Foreign:
-    """OOD detection: images of another dataset, detected by their predictive entropy."""
+    """OOD detection: images of another dataset, detected by a high predictive entropy (`auroc`), a low confidence (MSP)
+    or a high mutual information. Older results have only the first; a network without samples lacks the last."""
 
     dataset: str
     auroc: float
     entropy: float
     images: int
+    auroc_confidence: float | None = None
+    auroc_mutual_information: float | None = None
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Prediction:
     @property
     def mutual_information(self) -> Tensor:
         """Disagreement of the samples: the entropy of the mean minus the mean entropy of the samples, in nats."""
-        return (self.entropy - self.sample_entropy).clamp_min(0)  # rounding errors may make it slightly negative
+        return metrics.mutual_information(self.entropy, self.sample_entropy)
 
     @property
     def samples(self) -> Tensor:

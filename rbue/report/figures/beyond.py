@@ -98,17 +98,25 @@ def out_of_distribution(result):
     if not found:
         return None
     entropy = {"entropy": result.metrics.get("entropy"), "entropy_out": found.entropy}
-    return {"dataset": found.dataset, "auroc": found.auroc, **entropy, "images": found.images}
+    more = {f"auroc_{score}": getattr(found, f"auroc_{score}") for score in ("confidence", "mutual_information")}
+    known = {name: value for name, value in more.items() if value is not None}
+    return {"dataset": found.dataset, "auroc": found.auroc, **known, **entropy, "images": found.images}
 
 
 OOD = [
     words("dataset", "OOD images", text=lambda cell: dataset_name(cell["dataset"])),
     seeded("auroc", "AUROC", "", three),
+    seeded("auroc_confidence", "AUROC of confidence", "", three),
+    seeded("auroc_mutual_information", "AUROC of mutual information", "", three),
     seeded("entropy", "Entropy, nats", "test set", three),
     seeded("entropy_out", "Entropy, nats", "OOD", three),
     number("ours_images", "Images", "", count),
 ]
 OOD_NOTE = "AUROC: how well predictive entropy detects out-of-distribution (OOD) images. 1 is perfect, 0.5 is chance."
+MORE_OOD_NOTE = (
+    "The further AUROCs use a low confidence (maximum softmax probability, MSP) or a high mutual information (the "
+    "samples' disagreement, which one pass does not have) instead. A dash: at least one seed lacks this score."
+)
 
 # --- from stored predictions ------------------------------------------------------------------------------------------
 
@@ -202,6 +210,8 @@ def grid(network, name):
     columns = [METHOD, *columns, *(seeded(metric, metric, "", three) for metric in own)]
     columns = [column for column in columns if column.key in frame]  # a dataset may have no OOD images
     told = [f"Registered by the user, from `result.json`: {', '.join(own)}."] if own else []
+    if name == "ood" and "ours_auroc_confidence" in frame:
+        told = [MORE_OOD_NOTE]
     return Grid(f"{title}: {network.title()}", columns, frame.to_dict("records"), [note, SEEDS, *told])
 
 
