@@ -1,6 +1,16 @@
 """Where a number comes from."""
 
-from rbue.runs import places, provenance
+import json
+import subprocess
+from types import SimpleNamespace
+
+import made_up
+import pytest
+import torch
+
+from rbue.data import sources
+from rbue.main import experiment
+from rbue.runs import devices, places, provenance, results
 
 
 def test_the_environment_names_what_a_number_depends_on():
@@ -37,3 +47,67 @@ def test_an_installed_package_and_a_machine_without_git_know_no_commit(monkeypat
     monkeypatch.setattr(places, "INSTALLED", False)
     monkeypatch.setenv("PATH", "")
     assert provenance.environment()["commit"] is None
+
+
+def in_clone(folder, *command):
+    named = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", *named, *command], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def test_only_a_clone_knows_whether_files_differ_from_the_commit(monkeypatch, tmp_path):
+    def changed(commit=None):
+        monkeypatch.setenv("RBUE_COMMIT", commit or "")
+        return provenance.environment()["changed"]
+
+    monkeypatch.setattr(places, "ROOT", tmp_path)
+    monkeypatch.setattr(places, "INSTALLED", False)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert changed() is None and changed("0123abc") is None  # a copy without its repository
+    in_clone(tmp_path, "init", "-q")
+    (tmp_path / "a.py").write_text("1\n")
+    in_clone(tmp_path, "add", "a.py")
+    in_clone(tmp_path, "commit", "-q", "-m", "a")
+    first = in_clone(tmp_path, "rev-parse", "HEAD").strip()
+    (tmp_path / "notes").write_text("not tracked\n")
+    assert changed() is False and changed(first) is False and changed("0123abc") is None
+    (tmp_path / "a.py").write_text("2\n")
+    assert changed() is True and changed(first) is True
+    in_clone(tmp_path, "commit", "-q", "-a", "-m", "b")
+    assert changed() is False and changed(first) is True
+
+
+def test_a_result_names_the_versions_that_only_a_gpu_uses(monkeypatch):
+    versions = {"cuda": "12.8", "cudnn": 91002, "driver": "570.1"}
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91002)
+    monkeypatch.setattr(devices, "driver", lambda: "570.1")
+    assert devices.software(torch.device("cuda:0")) == versions
+    assert devices.software(torch.device("cpu")) == dict.fromkeys(versions)
+    for known in (versions, dict.fromkeys(versions)):
+        content = made_up.result("Single")
+        content["environment"] |= known | {"changed": None}
+        (row,) = made_up.read_records([content]).to_dict("records")
+        assert known.items() <= vars(row["result"].environment).items() and row["commit"] == "`0123456789`"
+
+
+@pytest.mark.parametrize(("code", "known"), [(0, "570.1"), (9, None), (None, None)])
+def test_the_driver_is_what_nvidias_library_says_if_there_is_one(code, known, monkeypatch):
+    def library(_):
+        if code is None:
+            raise OSError("libnvidia-ml.so.1: cannot open shared object file")
+        return SimpleNamespace(nvmlInit_v2=lambda: code, nvmlSystemGetDriverVersion=write)
+
+    def write(text, size):
+        text.value = b"570.1"
+        return code
+
+    monkeypatch.setattr(devices.ctypes, "CDLL", library)
+    assert devices.driver() == known
+
+
+def test_a_run_on_a_cpu_writes_null_for_what_a_gpu_uses(digits_run, few_digits, monkeypatch):
+    monkeypatch.setattr(sources, "load", lambda *_: few_digits)
+    run = digits_run("epochs=1")
+    experiment(run)
+    written = json.loads((results.folder(run) / "result.json").read_text())["environment"]
+    assert [written[key] for key in ("cuda", "cudnn", "driver")] == [None] * 3

@@ -139,6 +139,7 @@ class Evaluator:
         precision = str(self.dtype).removeprefix("torch.")
         passes = max(run.passes if noise.of(networks[0]).sites else 1, len(networks))
         self.about = {"passes": passes, "engine": how[0], "precision": precision, "setup_seconds": setup["seconds"]}
+        self.about["software"] = devices.software(device)
         self.peak = setup["peak_memory_bytes"]
 
     def warm_up(self, images: Tensor) -> None:

@@ -1,12 +1,13 @@
 """The device of a run, its name, and the memory used on it."""
 
+import ctypes
 import os
 import platform
 import re
 import resource
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -62,6 +63,23 @@ def describe(device):
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+def software(device):
+    """Return the versions of CUDA, cuDNN and the driver on a GPU, and None for each of them on a CPU."""
+    if device.type != "cuda":
+        return dict.fromkeys(("cuda", "cudnn", "driver"))
+    return {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(), "driver": driver()}
+
+
+def driver():
+    """Return the version of NVIDIA's driver, or None if it is unknown."""
+    text = ctypes.create_string_buffer(80)
+    with suppress(OSError, AttributeError):
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if nvml.nvmlInit_v2() == 0 and nvml.nvmlSystemGetDriverVersion(text, len(text)) == 0:
+            return text.value.decode()
+    return None
 
 
 def synchronize(device):

@@ -16,11 +16,13 @@ from rbue.runs import places
 
 
 def environment():
-    """What a number depends on besides its config. RBUE_COMMIT names the commit of a copy without its repository."""
-    named = os.environ.get("RBUE_COMMIT")
+    """What a number depends on besides its config. RBUE_COMMIT names the commit of a copy without its repository: then
+    nobody knows whether files were changed."""
+    commit = os.environ.get("RBUE_COMMIT") or _git("rev-parse", "HEAD")
+    changes = _git("diff", "--name-only", commit, "--") if commit else None
     return {
-        "commit": named or _git("rev-parse", "HEAD"),
-        "changed": not named and bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "commit": commit,
+        "changed": None if changes is None else bool(changes),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         **{name: package_version(name) for name in ("torch", "torchvision", "numpy", "hydra-core")},

@@ -70,10 +70,11 @@ class Training:
 
 @dataclass(frozen=True)
 class Environment:
-    """What results depend on besides the config. Hardware, precision and engine are those of the evaluation."""
+    """What results depend on besides the config. Hardware, precision, engine and the versions of CUDA, cuDNN and the
+    driver are those of the evaluation."""
 
     commit: str | None = None
-    changed: bool | None = None
+    changed: bool | None = None  # whether files differ from the commit, if known
     python: str | None = None
     platform: str | None = None
     torch: str | None = None
@@ -82,6 +83,9 @@ class Environment:
     hardware: str | None = None
     precision: str | None = None
     engine: str | None = None
+    cuda: str | None = None
+    cudnn: int | None = None
+    driver: str | None = None
 
 
 @dataclass(frozen=True)
