@@ -403,7 +403,7 @@ def test_generated_sets_have_an_own_corruption_and_official_files_are_still_acce
     np.save(folder / "labels.npy", np.tile(few.test_labels, 5))
     declare_official(folder)
     run = sources.replace(digits_run("dataset=cifar10_c"), data_dir=str(tmp_path))
-    with pytest.warns(UserWarning, match="cifar10_c holds no darken: corruptions=generated"):
+    with pytest.warns(UserWarning, match="cifar10_c holds no darken, so this is not tested: set corruptions=generated"):
         official = corrupted.sets(run, few)
     assert official.source == "official" and len(official.cells) == 95
 
