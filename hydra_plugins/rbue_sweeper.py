@@ -8,7 +8,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.utils import JobStatus
 from hydra.errors import HydraException
 
-from rbue.cli import JOBS
+from rbue.cli import JOBS, SWEEP
 from rbue.errors import UserError
 from rbue.runs import results, sweeps
 from rbue.runs.messages import sentence
@@ -35,7 +35,7 @@ class UnionSweeper(BasicSweeper):
             return []
         folders = [folder for _, run in unfinished for folder in results.folders_written(run)]
         results.check_writable(*dict.fromkeys(folders))
-        os.environ[JOBS] = str(len(missing))
+        os.environ |= {JOBS: str(len(missing)), SWEEP: str(os.getpid())}
         importable_in_workers()
         try:
             returned = self.launcher.launch(missing, initial_job_idx=0)

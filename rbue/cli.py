@@ -6,8 +6,10 @@ import re
 import signal
 import sys
 import threading
+import time
 import warnings
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from traceback import extract_tb
 
@@ -27,6 +29,7 @@ from rbue.runs.messages import sentence
 from rbue.runs.places import COMMAND, PACKAGE, PAPER
 
 JOBS = "RBUE_JOBS"  # the variable in which a sweep tells its processes how many jobs it has
+SWEEP = "RBUE_SWEEP"  # the variable in which a sweep tells its processes its own process number
 CONTINUES = "the same command continues from the last checkpoint"
 GROUPS = ("method", "dataset", "arch", "protocol", "sweep", "launch")
 
@@ -210,6 +213,22 @@ def parse(cfg):
     if name and not in_multirun():
         raise UserError(f"sweep={name} is many runs: {COMMAND} -m sweep={name} starts them")
     return compose.parse(cfg)
+
+
+@cache
+def end_with_sweep():
+    """Make a worker of joblib end as by SIGTERM when its sweep has ended, even by SIGKILL. Otherwise it would finish
+    its job, and then keep its memory and its place on a GPU."""
+    if in_multirun() and HydraConfig.get().runtime.choices["hydra/launcher"] == "joblib":
+        sweep = int(os.environ[SWEEP])
+        if sweep != os.getpid():  # with one worker, joblib runs the jobs in the process of the sweep
+            threading.Thread(target=wait_and_end, args=[sweep], daemon=True).start()
+
+
+def wait_and_end(parent):
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def announce(run):

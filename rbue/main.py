@@ -26,6 +26,7 @@ def main():
 def run_job(cfg):
     """Run one job: skip a finished run; train and evaluate any other, and write its result."""
     with cli.one_sentence_errors(cli.CONTINUES):
+        cli.end_with_sweep()
         run = cli.parse(cfg)
         cli.announce(run)
         with cli.failures_kept(run), results.find_or_lock(run) as result:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -94,6 +95,33 @@ def test_a_job_told_to_end_keeps_a_checkpoint_and_is_queued_again(launch, tmp_pa
     epochs = re.findall(r"epoch (\d+)/20", "".join(p.read_text() for p in logs.rglob("*.err")))
     assert epochs == sorted(set(epochs), key=int)  # no epoch was trained twice
     assert len(metrics(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("launch", [needs("joblib")])
+def test_the_workers_of_a_sweep_told_to_end_keep_a_checkpoint_and_end_too(launch, tmp_path):
+    words = ["launch=joblib", "hydra.launcher.n_jobs=2", "seed=0,1", "epochs=2000", "checkpoint_every=10000"]
+    sweeping = train(tmp_path, *words)
+    wait_for(lambda: len(list(tmp_path.rglob("curve.csv"))) == 2)  # both workers have trained an epoch
+    workers = [pid for pid in children(sweeping.pid) if b"LokyProcess" in command(pid)]
+    sweeping.terminate()
+    sweeping.wait(timeout=60)
+    try:
+        assert len(workers) == 2
+        wait_for(lambda: not any(b"LokyProcess" in command(pid) for pid in workers), 60)
+    finally:
+        for pid in workers:
+            if b"LokyProcess" in command(pid):
+                os.kill(pid, signal.SIGKILL)
+        sweeping.communicate()
+    assert len(list(tmp_path.rglob("checkpoint.pt"))) == 2
+
+
+def command(process):
+    """Return a process's command line; empty if it has ended."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def wait_for(condition, seconds=300):
