@@ -7,6 +7,7 @@ python scripts/status.py results_dir=theirs              # results of another fo
 
 import argparse
 import sys
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,8 +65,11 @@ def begun_cells(folder, words):
     """Return the cells of every table that has a run, and notes on settings that differ from the config here."""
     found = results.read_all(folder) if Path(folder).is_dir() else []
     finished, costs, cells, notes = [], {}, [], []
+    deeper = defaultdict(set)
     for result in found:
         finished.append(result.config)
+        if inner := Path(result.folder).relative_to(folder).parts[:-DEPTH]:
+            deeper[tuple(result.config[key] for key in ("dataset", "arch", "protocol"))].add(str(Path(folder, *inner)))
         costs[result.folder] = sweeps.Cost.of(result)
     for group, configs in sweeps.begun_tables(finished, folder).items():
         try:
@@ -76,12 +80,23 @@ def begun_cells(folder, words):
         rows = [sweeps.cell(run, costs) for run in runs]
         cells += rows
         if all(one.state == "missing" for one in rows):
-            way_out = "give all settings of your sweep, such as epochs=2, to count it"
-            notes.append(f"{' '.join(group)}: the runs that are there are no rows of this table: {way_out}")
+            notes.append(f"{' '.join(group)}: {why_none(folder, deeper[group])}")
         if taken:
             settings = " ".join(f"{key}={value}" for key, value in taken.items())
             notes.append(f"{' '.join(group)}: counted with {settings}, which most of its results have")
     return cells, notes
+
+
+DEPTH = 3  # a run's folder is <dataset>/<arch>/<name>
+
+
+def why_none(folder, deeper):
+    """Say why none of a table's runs is found: they are in deeper folders, or they have other settings."""
+    if deeper:
+        places = ", ".join(sorted(deeper))
+        return f"its runs are in {places}, where no command looks for finished runs: move what is in there to {folder}"
+    way_out = "give all settings of your sweep, such as epochs=2, to count it"
+    return f"the runs that are there are no rows of this table: {way_out}"
 
 
 if __name__ == "__main__":

@@ -185,6 +185,13 @@ def test_status_says_that_no_run_is_a_row(tmp_path):
     assert len(status(f"results_dir={tmp_path}", cwd=tmp_path)[0]) == 2
 
 
+def test_status_says_that_runs_are_in_a_deeper_folder(tmp_path):
+    made_up.write(tmp_path / "theirs", [digits_result()])
+    said, _ = status(f"results_dir={tmp_path}", cwd=tmp_path)
+    assert said[2].startswith(f"digits small demo: its runs are in {tmp_path}/theirs, where no command looks for")
+    assert said[2].endswith(f": move what is in there to {tmp_path}")
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_status_of_a_sweep_finds_results_from_other_hardware(tmp_path, precision):
     made_up.write(tmp_path, [digits_result(seed=seed, precision=precision) for seed in range(2)])
