@@ -18,6 +18,7 @@ from rbue.report import peers, position
 from rbue.report.cells import build
 from rbue.report.records import records
 from rbue.report.tables import BEGIN, END, coverage, headline, put_between, summary, write
+from rbue.runs import compose
 from rbue.runs.places import COMMAND
 from rbue.runs.results import collect
 
@@ -45,12 +46,23 @@ def name_unknown_methods(found):
         print(f"there are results of {methods}, which no loaded package registers: {way_out}", file=sys.stderr)
 
 
+def name_unknown_files(found):
+    """Say in one sentence which results have a dataset, network or protocol whose YAML file is not found here. Tables
+    cannot tell which row such a result is."""
+    groups = ("dataset", "arch", "protocol")
+    choices = sorted({(group, result.config[group]) for result in found for group in groups})
+    if unknown := [f"{group}={name}" for group, name in choices if not compose.file_of(group, name)]:
+        way_out = "name its package with --plugin or its folder with --config-dir"
+        print(f"there are results of {', '.join(unknown)}, whose YAML file is not found: {way_out}", file=sys.stderr)
+
+
 def main(argv=None):
     args = arguments(argv)
     wanted = {"dataset": args.dataset, "protocol": args.protocol}
     found = collect(args.results)
     refuse_unknown_filter(found, **wanted)
     name_unknown_methods(found)
+    name_unknown_files(found)
     runs = records(found)
     tables = build(runs, args.paper, **wanted)
     if not tables:  # the README keeps its tables

@@ -462,6 +462,15 @@ def test_results_of_a_plugin_that_is_not_loaded_are_named_in_one_sentence(tmp_pa
     assert done.returncode == 0 and len(done.stderr.splitlines()) == 1 and told in done.stderr
 
 
+def test_results_whose_yaml_is_not_found_are_named_in_one_sentence(tmp_path):
+    own = result("Single") | {"name": "mine/resnet18/single"}
+    own["config"] = own["config"] | {"dataset": "mine", "protocol": "quick"}
+    made_up.write(tmp_path / "runs", [result("Single"), own])
+    done = call("scripts/tables.py", "--results", tmp_path / "runs", "--out", tmp_path / "tables")
+    told = "there are results of dataset=mine, protocol=quick, whose YAML file is not found: name its package with"
+    assert done.returncode == 0 and len(done.stderr.splitlines()) == 1 and told in done.stderr
+
+
 def test_a_dataset_without_results_has_no_tables(tmp_path):
     done = call("scripts/tables.py", "--dataset", "digits", "--out", tmp_path)
     assert "holds no such results" in done.stdout and not list(tmp_path.iterdir())
