@@ -46,11 +46,11 @@ def stems(paths):
     return ", ".join(sorted({path.stem for path in paths if path.suffix == ".pdf"}))
 
 
-def report(network, drawn, out):
+def report(network, drawn, out, results):
     """Print one line about what was drawn, and one sentence for each figure that has no data yet."""
     print(f"{network.folder(out)}: {stems([path for paths in drawn.values() for path in paths]) or 'nothing'}")
     for figure in [figure for figure, paths in drawn.items() if not paths]:
-        print(f"  No {figure} yet, since no result here has the data: '{makes(figure, network)}' makes it.")
+        print(f"  No {figure} yet, since no result here has the data: '{makes(figure, network, results)}' makes it.")
 
 
 def main(argv=None):
@@ -68,7 +68,7 @@ def main(argv=None):
             general += headline.draw(runs, args.paper, args.out)
         print(f"{args.out}: {stems(general)}")
     for network in found:
-        report(network, draw(network, args.out), args.out)
+        report(network, draw(network, args.out), args.out, args.results)
     if names := left_out(runs):
         print("Not in any figure, since a setting differs from those of its rows:", *names, sep="\n  ")
 

@@ -524,7 +524,8 @@ def test_the_command_needs_no_torch_and_says_what_is_missing_and_what_makes_it(t
     runs = write(tmp_path / "runs", [result("Single")])
     said = call_without_torch("scripts/figures.py", "--results", runs, "--out", tmp_path / "out")
     assert "resnet18: behaviours" in said
-    assert "'python train.py -m sweep=rows dataset=cifar10_c arch=resnet18 protocol=fast' makes it" in said
+    command = "python train.py -m sweep=rows dataset=cifar10_c arch=resnet18 protocol=fast"
+    assert f"'{command} results_dir={runs}' makes it" in said
     assert "No diversity matrices yet" in said and "No metrics against samples yet" in said
 
 

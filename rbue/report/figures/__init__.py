@@ -8,6 +8,7 @@ Each module has three stages, load → frame → draw. A frame holds every numbe
 computes nothing. The files contain no timestamp, so the same runs give the same bytes.
 """
 
+import shlex
 from pathlib import Path
 
 from rbue import plugins
@@ -39,6 +40,7 @@ FIGURES = {  # title → f(network, folder), which returns the written paths; no
     "error against rejection": reliability.draw_rejection,
     "tables of twins, temperature and OOD images": beyond.draw,
 }
+RESULTS = "results/runs"  # where train.py puts results unless results_dir= says otherwise
 GRIDS = (diversity.grids, corruptions.grids, variance.grids, beyond.grids)
 
 
@@ -58,8 +60,9 @@ def grids(network):
     return [grid for tables in GRIDS for grid in tables(network)]
 
 
-def makes(figure, network):
-    """Return the command whose results a missing figure needs."""
+def makes(figure, network, results=RESULTS):
+    """Return the command whose results, in this folder, a missing figure needs."""
     dataset = f"{network.dataset}_c" if figure == "corruption box plots" else network.dataset
     choices = f"sweep=rows dataset={dataset} arch={network.arch} protocol={network.protocol}"
-    return " ".join([COMMAND, "-m", *plugins.words(), choices])
+    where = [f"results_dir={shlex.quote(str(results))}"] if str(results) != RESULTS else []
+    return " ".join([COMMAND, "-m", *plugins.words(), choices, *where])
