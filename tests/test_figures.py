@@ -307,6 +307,14 @@ def test_a_rejection_curve_is_the_mean_over_seeds_in_percent():
     assert list(curve.rejected) == [0, 25, 50] and list(curve.ours_accuracy) == pytest.approx([94, 97, 100])
 
 
+def test_a_rejection_curve_without_a_mistake_has_no_logarithmic_axis(recwarn):
+    flawless = {"rejection": {"rejected": [0, 0.25, 0.5], "accuracy": [1.0, 1.0, 1.0]}}
+    frame = reliability.load(only([analysed(row) | flawless for row in ("Single", "SVI")]), "rejection")
+    figure = reliability.curves(reliability.rejection(frame), "")
+    figure.canvas.draw()
+    assert {axis.get_yscale() for axis in figure.axes} == {"linear"} and not recwarn.list
+
+
 def cells_of(results, name, row):
     header, *rows = beyond.grid(only(results), name).rows
     return dict(zip(header, next(line for line in rows if line[0] == row), strict=True))

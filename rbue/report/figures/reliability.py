@@ -111,8 +111,10 @@ def panel(axis, numbers, name, looks):
         curve = numbers[(numbers.row == row) & (numbers.rejected <= DRAWN)]
         axis.plot(curve.rejected, curve.ours_error, **look)
         style.band(axis, curve.rejected, curve.ours_error, curve.std_error, look)
-    axis.set(xlabel="Images rejected, the most uncertain first (%)", title=name, yscale="log")
-    style.plain_ticks(axis.yaxis, (1, 2, 5))
+    axis.set(xlabel="Images rejected, the most uncertain first (%)", title=name)
+    if (numbers.ours_error > 0).any():  # a logarithmic axis cannot show that no image is wrong
+        axis.set_yscale("log")
+        style.plain_ticks(axis.yaxis, (1, 2, 5))
 
 
 def outside_text(numbers):
