@@ -17,6 +17,7 @@ from rbue.report.records import records
 from rbue.report.rows import LABELS, PROPOSED
 from rbue.report.verdict import IN_ACCURACY, IN_ECE, NO, PARTLY, UNKNOWN, YES
 from rbue.report.verdict.evidence import ENSEMBLE, SINGLE, Evidence, corrupted_passes, gather, scores
+from rbue.report.verdict.quality import signed
 from rbue.runs.results import collect
 
 PRINTED = Numbers.of(paper_frame(PAPER))
@@ -29,6 +30,10 @@ def measured(change=lambda key, value: value):
     """The printed numbers as if they were measured, with a standard error, after `change`."""
     values = {key: Value(change(key, value.mean), se=ERRORS.get(key[3], 0.0)) for key, value in PRINTED.values.items()}
     return Evidence(replace(PRINTED, values=values), PRINTED)
+
+
+def test_a_difference_that_rounds_to_zero_has_no_minus_sign():
+    assert [signed(number, ".2f") for number in (-0.001, 0.0, -0.01)] == ["+0.00", "+0.00", "−0.01"]
 
 
 def answers(evidence):

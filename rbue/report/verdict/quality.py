@@ -37,7 +37,7 @@ def compare_in(metric: str, gap: Value) -> str:
 
 
 def signed(number: float, form: str) -> str:
-    return f"{number:+{form}}".replace("-", "−")
+    return f"{number:+z{form}}".replace("-", "−")  # z: no −0.00
 
 
 def settings(places: list) -> str:
