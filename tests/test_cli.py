@@ -226,8 +226,8 @@ def test_a_sweep_runs_every_combination(tmp_path):
     for k in range(4):
         assert f"job {k + 1} of 4: digits/small/dropreLU-q" in done.stdout and f"{k + 1} of 4 jobs ended" in done.stdout
     assert re.search(r"^3 of 4 jobs ended, \d+ (s|min) left$", done.stdout, re.M)
-    assert re.search(r"^test accuracy \d.+  tested on \w+ CPU, 1 threads in float32$", done.stdout, re.M)
-    assert re.search(r"small dropreLU.+: training on \w+ CPU, 1 threads in fp32$", done.stderr, re.M)
+    assert re.search(r"^test accuracy \d.+  tested on \w+ CPU, 1 thread in float32$", done.stdout, re.M)
+    assert re.search(r"small dropreLU.+: training on \w+ CPU, 1 thread in fp32$", done.stderr, re.M)
 
 
 def test_a_log_has_the_training_accuracy_and_the_time_left(capsys):
