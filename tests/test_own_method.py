@@ -1,5 +1,6 @@
 """The method of docs/extending.md, in a package of its own: it trains, and stands in the table and the figures."""
 
+import os
 import re
 import tomllib
 
@@ -10,7 +11,7 @@ from conftest import PAPER, ROOT
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """A folder that holds the package of docs/extending.md, and one finished run."""
+    """A folder that holds the package of docs/extending.md, and two finished runs."""
     folder = tmp_path_factory.mktemp("work")
     whole = r"```(?:python|yaml)\n((?:# @package _global_\n)?# (my_methods/\S+): [^\n]*\n.*?)```"
     blocks = re.findall(whole, DOCS, re.DOTALL)  # as a reader copies them
@@ -20,8 +21,8 @@ def work(tmp_path_factory):
         (folder / path).write_text(lines)
     (folder / "my_methods/conf/protocol").mkdir()
     (folder / "my_methods/conf/protocol/quick.yaml").write_text(QUICK)
-    words = ["method=grelu", "dataset=digits", "arch=small", "protocol=quick"]
-    command("train.py", "plugins=my_methods", *words, cwd=folder)
+    words = ["method=grelu,dropreLU", "dataset=digits", "arch=small", "protocol=quick"]
+    command("train.py", "-m", "plugins=my_methods", *words, cwd=folder)
     return folder
 
 
@@ -50,8 +51,15 @@ def test_it_is_a_row_of_the_table_below_the_papers(work):
     text = (work / "results/tables/quick/digits.md").read_text()
     rows = re.findall(r"^\| (\S+) ", text.split("##")[1], re.MULTILINE)
     assert rows[-1] == "grelu(s=0.3)" and len(rows) == 12  # after the header and the paper's ten rows
-    assert "0 of 10 cells measured (small 0/10)" in text and "not in this table" not in text
+    assert "1 of 10 cells measured (small 1/10)" in text and "not in this table" not in text
     assert "grelu(s=0.3)" in (work / "results/tables/quick/digits.tex").read_text()
+
+
+def test_it_can_be_compared_with_a_row_of_the_paper(work):
+    (block,) = re.findall(r"```python\n(from rbue import plugins\n.*?)```", DOCS, re.DOTALL)
+    done = start("-c", block, cwd=work, path=f"{work}{os.pathsep}{ROOT}")
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"quick +digits +small +(\w+)", done.stdout) == ["accuracy", "ece"]
 
 
 def test_it_is_in_the_figures(work):

@@ -1,0 +1,41 @@
+"""Compare two rows of the tables, such as your own method with one of the paper's.
+
+compare(collect("results/runs"), "grelu(s=0.3)", "MC-DropReLU(0.95)")
+
+The error of a difference is that of the claims: both rows are paired image by image, and the variance over seeds counts
+as equal for all rows of a dataset (rbue/report/claims/values.py).
+"""
+
+import pandas as pd
+
+from rbue.errors import UserError
+from rbue.report.claims.numbers import Numbers, our_records, with_errors
+from rbue.report.claims.scopes import QUALITY
+from rbue.report.records import in_tables, most_passes, records
+
+COLUMNS = ["protocol", "dataset", "arch", "metric", "difference", "low", "high", "p", "n", "n_other", "judged"]
+
+
+def compare(results, row, other):
+    """Return `row` minus `other` with its 95 % interval and p-value, per network that has both rows, and per metric.
+    Accuracy is in percent. p is for one comparison: correct it (Holm) if you make several."""
+    runs = records(results)
+    runs = runs[in_tables(runs)]
+    if unknown := [name for name in (row, other) if name not in set(runs.row)]:
+        raise UserError(f"no result is of the row {unknown[0]}: the rows are {', '.join(dict.fromkeys(runs.row))}")
+    found = [record for run in runs.itertuples() for record in our_records(run) if record["metric"] in QUALITY]
+    frame = most_passes(pd.DataFrame(found), ["protocol", "dataset", "arch", "row", "metric", "seed"]).assign(origin="")
+    lines = [line for protocol, cells in frame.groupby("protocol") for line in gaps(protocol, cells, row, other)]
+    return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def gaps(protocol, cells, row, other):
+    """Yield one line per network with both rows, and per metric."""
+    numbers = Numbers.of(with_errors(cells))
+    for place in numbers.places:
+        for metric in QUALITY:
+            one, two = (*place, row, metric), (*place, other, metric)
+            if one in numbers.values and two in numbers.values:
+                gap = numbers.values[one] - numbers.values[two]
+                interval = gap.mean, gap.mean - gap.reach, gap.mean + gap.reach
+                yield protocol, *place, metric, *interval, gap.p, numbers.n[one], numbers.n[two], gap.judged

@@ -1,0 +1,39 @@
+"""Two rows are compared as the claims compare them, and the rows may be the user's own."""
+
+import made_up
+import pytest
+from test_claims import our_frames, result
+from test_claims_paired import HARD, better_and_worse, kept, right_but
+
+from rbue.errors import UserError
+from rbue.report.claims.numbers import Numbers
+from rbue.report.claims.scopes import C10, Q8, Q95
+from rbue.report.compare import compare
+from rbue.runs.results import collect
+
+
+def test_a_comparison_is_paired_and_agrees_with_the_claims(tmp_path):
+    runs = better_and_worse(tmp_path)
+    accuracy, ece = compare(runs, Q95, Q8).itertuples()
+    assert (accuracy.metric, ece.metric) == ("accuracy", "ece") and accuracy.judged == "paired"
+    values = Numbers.of(our_frames(runs)[accuracy.protocol]).values
+    place = accuracy.dataset, accuracy.arch
+    gap = values[*place, Q95, "accuracy"] - values[*place, Q8, "accuracy"]
+    assert accuracy.difference == pytest.approx(0.4) and 0 < accuracy.low < 0.4 < accuracy.high
+    assert (accuracy.low, accuracy.p) == (gap.mean - gap.reach, gap.p) and place == C10
+
+
+def test_the_users_own_row_can_be_compared(tmp_path, digits_run):
+    run = digits_run("method=ivon")
+    own = made_up.result("Single", where=made_up.DIGITS)
+    own |= {"name": run.name, "config": run.identity | {"samples": run.samples}}
+    single = made_up.result("Single", where=made_up.DIGITS)
+    kept(tmp_path / "own", own, right_but(slice(0, 400)))
+    kept(tmp_path / "single", single, right_but(HARD))
+    found = compare(collect(tmp_path), "IVON", "Single")
+    assert found.difference[0] == pytest.approx(1.0) and list(found.n) == [1, 1]
+
+
+def test_an_unknown_row_is_refused_with_those_that_are_there():
+    with pytest.raises(UserError, match=r"no result is of the row Single2: the rows are Single$"):
+        compare(made_up.read([result("Single")]), "Single2", "Single")
