@@ -24,12 +24,14 @@ def arguments(argv):
     parser.add_argument(
         "words", nargs="*", metavar="override", help="as in `python train.py -m` (default: all tables with a result)"
     )
+    parser.add_argument("--results", help="the same as results_dir=, as the other scripts name it")
     parser.add_argument("-m", "--multirun", action="store_true", help="ignored: you may copy a train.py command")
     return parse_with_plugins(parser, argv)
 
 
 def main(argv=None):
-    words = take_plugins(arguments(argv).words)
+    args = arguments(argv)
+    words = take_plugins(args.words) + ([f"results_dir={args.results}"] if args.results else [])
     folder = dict(word.split("=", 1) for word in words if "=" in word).get("results_dir", "results/runs").strip("'\"")
     asked = any(not word.startswith(("results_dir=", "weights_dir=")) for word in words)
     cells, notes = asked_cells(words) if asked else begun_cells(folder, words)

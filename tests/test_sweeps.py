@@ -185,6 +185,12 @@ def test_status_says_that_no_run_is_a_row(tmp_path):
     assert len(status(f"results_dir={tmp_path}", cwd=tmp_path)[0]) == 2
 
 
+def test_status_names_the_folder_of_results_as_the_other_scripts_do(tmp_path):
+    made_up.write(tmp_path / "runs", [digits_result()])
+    said = status("--results", tmp_path / "runs", cwd=tmp_path)
+    assert said == status(f"results_dir={tmp_path}/runs", cwd=tmp_path) and said[0][1].split()[4] == "1"
+
+
 def test_status_says_that_runs_are_in_a_deeper_folder(tmp_path):
     made_up.write(tmp_path / "theirs", [digits_result()])
     said, _ = status(f"results_dir={tmp_path}", cwd=tmp_path)
