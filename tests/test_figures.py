@@ -307,6 +307,14 @@ def test_a_rejection_curve_is_the_mean_over_seeds_in_percent():
     assert list(curve.rejected) == [0, 25, 50] and list(curve.ours_accuracy) == pytest.approx([94, 97, 100])
 
 
+def test_equal_accuracies_have_an_axis_with_plain_ticks():
+    network = only([result(row, accuracy=1.0) for row in ("Single", "SVI")])
+    figure = behaviours.scatter(behaviours.points(network.clean), "")
+    figure.canvas.draw()
+    (axis,) = figure.axes
+    assert axis.xaxis.get_offset_text().get_text() == axis.yaxis.get_offset_text().get_text() == ""
+
+
 def test_a_rejection_curve_without_a_mistake_has_no_logarithmic_axis(recwarn):
     flawless = {"rejection": {"rejected": [0, 0.25, 0.5], "accuracy": [1.0, 1.0, 1.0]}}
     frame = reliability.load(only([analysed(row) | flawless for row in ("Single", "SVI")]), "rejection")

@@ -82,7 +82,8 @@ def scatter(frame, title):
     connect(axis, frame[inside], looks)
     for point in frame[inside].itertuples():
         mark(axis, point, looks[point.row])
-    axis.set(xlim=limits(ends(frame[inside], "accuracy")), ylim=limits(ends(frame[inside], "ece")))
+    xlim, ylim = (limits(ends(frame[inside], metric), metric) for metric in ("accuracy", "ece"))
+    axis.set(xlim=xlim, ylim=ylim)
     axis.set(xlabel="Accuracy (%, higher is better)", ylabel="ECE (lower is better)")
     head(figure, title + "".join(outside_text(frame[~inside])))
     legend(figure, looks, "paper" in set(frame.origin))

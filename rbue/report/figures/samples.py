@@ -101,7 +101,7 @@ def panel(axis, numbers, cost, metric, looks):
     for single in inside[one_pass(inside)].itertuples():
         look = {"color": looks[single.row]["color"], "linewidth": 0.9, "linestyle": ":"}
         axis.axhline(getattr(single, ours), label=single.row, **look)
-    axis.set(xscale="log", ylim=style.limits(inside[ours]), xlabel=COSTS[cost], ylabel=style.METRICS[metric])
+    axis.set(xscale="log", ylim=style.limits(inside[ours], metric), xlabel=COSTS[cost], ylabel=style.METRICS[metric])
     style.plain_ticks(axis.xaxis)
 
 

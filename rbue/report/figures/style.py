@@ -175,8 +175,10 @@ def framed(values, metric):
     return values.between(low - reach, high + reach)
 
 
-def limits(values):
-    margin = 0.08 * max(values.max() - values.min(), 1e-3)
+def limits(values, metric):
+    """Return the ends of an axis. If all values are equal, a tiny frame would have ticks such as 1e-5 + 100."""
+    span = values.max() - values.min()
+    margin = 0.08 * max(span, 1e-3) if span else 0.08 * NEAR[metric]
     return values.min() - margin, values.max() + margin
 
 
