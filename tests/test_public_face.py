@@ -399,6 +399,22 @@ def test_a_forward_that_overwrites_its_images_gets_them_unchanged_in_each_pass(k
             torch.testing.assert_close(drawn, network(before.clone()).softmax(-1))
 
 
+@pytest.mark.parametrize("kind", ["traced", "by hand", "deterministic"])
+def test_a_forward_that_overwrites_another_argument_gets_it_unchanged_in_each_pass(kind):
+    class Scaled(nn.Sequential):
+        def forward(self, x, scale):
+            return super().forward(x) * scale.mul_(2)
+
+    activation = rbue.DropReLU(1.0) if kind == "by hand" else nn.ReLU()
+    network, x, scale = Scaled(nn.Linear(8, 8), activation, nn.Linear(8, 3)), torch.randn(6, 8), torch.ones(1)
+    given = rbue.randomize(network, q=1.0) if kind == "traced" else network
+    samples = 1 if kind == "deterministic" else 4
+    found = rbue.predict(given, x, samples=samples, batch=6, forward_kwargs={"scale": scale}, keep_samples=True)
+    assert scale.item() == 1
+    for drawn in found.samples:
+        torch.testing.assert_close(drawn, network(x, torch.ones(1)).softmax(-1), check_dtype=False)
+
+
 def test_a_network_without_a_stochastic_layer_is_named():
     with pytest.warns(UserWarning, match="the network has no stochastic layer"):
         rbue.predict(nn.Linear(8, 3), torch.randn(2, 8), samples=3)

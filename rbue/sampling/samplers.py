@@ -2,7 +2,7 @@
 
 A sampler is a function (images, rows) that yields the probabilities of one batch, a few samples at a time, each time
 (samples of this pass, images, classes). So memory does not grow with the number of samples. Each pass gets its own copy
-of the images, since a forward may overwrite them, as x.sub_(mean) does.
+of the images and of other tensors, since a forward may overwrite them, as x.sub_(mean) does.
 """
 
 import warnings
@@ -61,7 +61,7 @@ def sampler(
     """
     shared = shared or {}
     if noise.of(network).sites == 0:
-        return lambda x, rows, **own: [probabilities(network(x.clone(), **shared, **own), len(x))[None]]
+        return lambda x, rows, **own: [probabilities(network(x.clone(), **copied({**shared, **own})), len(x))[None]]
     if isinstance(network, fx.GraphModule):
         return StackedIfPossible(network, samples, seed, stack, shared, each)
     return lambda x, rows, **own: one_by_one(network, x, rows, samples, seed, {**shared, **own})
@@ -143,8 +143,12 @@ def one_by_one(
     not traced."""
     for k in range(samples):
         with noise.counted(network, seed + noise.TEST, k, rows), noise.calls_apart(network):
-            probs = probabilities(network(x.clone(), **kwargs), len(x), first=k == 0)
+            probs = probabilities(network(x.clone(), **copied(kwargs)), len(x), first=k == 0)
         yield probs[None]
+
+
+def copied(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.clone() if torch.is_tensor(value) else value for name, value in kwargs.items()}
 
 
 class Stacked:
@@ -165,10 +169,10 @@ class Stacked:
 
     def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterator[Tensor]:
         # not by calling the graphs, since torch.fx would print an error that StackedIfPossible expects
-        given, at_once = self.once.forward(x.clone(), **self.shared, **own), max(1, self.stack // len(x))
+        given, at_once = self.once.forward(x.clone(), **copied({**self.shared, **own})), max(1, self.stack // len(x))
         for number, ks in enumerate(torch.arange(self.samples, device=x.device).split(at_once)):
             with noise.counted(self.network, self.seed, ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
-                logits = self.every.forward(*repeated(given, len(ks)), **self.shared)
+                logits = self.every.forward(*repeated(given, len(ks)), **copied(self.shared))
             yield probabilities(logits, len(ks) * len(x), first=number == 0).view(len(ks), len(x), -1)
 
 
