@@ -28,6 +28,13 @@ class Tracer(fx.Tracer):
         leaf = not users_own and super().is_leaf_module(module, name)
         return isinstance(module, (StochasticLayer, Stem)) or name in self.whole or leaf
 
+    def call_module(self, module, *arguments):
+        path = self.path_of_module(module)
+        if isinstance(module, torch.jit.ScriptModule) and not self.is_leaf_module(module, path):
+            way_out = "use the module as it was before torch.jit"  # the graph would lack its rectifiers and its weights
+            raise UserError(f"{path} is a module of torch.jit, which torch.fx cannot trace: {way_out}")
+        return super().call_module(module, *arguments)
+
     def create_node(self, *arguments, **more):
         node = super().create_node(*arguments, **more)
         node.meta["contexts"] = contexts()
@@ -84,9 +91,6 @@ def refuse_wrapped(network):
         way_out = "pass the network as it was before torch.compile, and compile the new one"
     if way_out:
         raise UserError(f"{type(network).__name__} cannot be traced by torch.fx: {way_out}")
-    for path, part in network.named_modules():  # the graph would have neither its rectifiers nor its weights
-        if isinstance(part, torch.jit.ScriptModule):
-            raise UserError(f"{path} is a module of torch.jit, which torch.fx cannot trace: use it as it was before")
 
 
 def refuse_mode(network):
@@ -106,6 +110,8 @@ def trace_in_mode(network, mode, whole):
             graph = Tracer(whole).trace(network, known or None)
             traced = fx.GraphModule(network, remove_arguments(graph, known))
         return traced, written
+    except UserError:
+        raise
     except Exception as error:  # a network's own code may raise anything if it gets a proxy
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(

@@ -98,18 +98,52 @@ def test_a_rectifier_that_the_tracer_does_not_see_is_refused(closed):
         rbue.randomize(Network(), q=0.9)
 
 
+RECTIFY = nn.ReLU()
+
+
 @torch.fx.wrap
 def wrapped(x):
     return torch.relu(x)
 
 
-def test_a_rectifier_in_a_function_that_the_tracer_does_not_see_is_refused():
-    class Network(nn.Module):
-        def forward(self, x):
-            return wrapped(x) + x.relu()
+@torch.fx.wrap
+def calls_another(x):
+    return wrapped(x) if len(x) > 1 else calls_another(x[:2])
 
-    with pytest.raises(UserError, match=r"wrapped has rectifiers that torch\.fx does not see"):
-        rbue.randomize(Network(), q=0.9)
+
+@torch.fx.wrap
+def each_apart(x):
+    return torch.stack([F.relu(row) for row in x])
+
+
+@torch.fx.wrap
+def by_module(x):
+    return RECTIFY(x)
+
+
+@torch.fx.wrap
+def doubled(x):
+    return 2 * x
+
+
+class Calling(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x) + x.relu()
+
+
+@pytest.mark.parametrize("name", ["wrapped", "calls_another", "each_apart", "by_module"])
+def test_a_rectifier_in_a_function_that_the_tracer_does_not_see_is_named(name):
+    with pytest.warns(UserWarning, match=rf"stay as they are: 1 {name}\(\), which torch\.fx does not trace"):
+        rbue.randomize(Calling(lambda x: globals()[name](x)), q=0.9)
+
+
+def test_a_function_without_rectifiers_that_the_tracer_does_not_see_is_no_activation(recwarn):
+    rbue.randomize(Calling(lambda x: doubled(x)), q=0.9)
+    assert not recwarn
 
 
 class Hidden(nn.Module):
@@ -202,6 +236,8 @@ def test_rectifiers_that_are_written_by_hand_are_named(name, rectify):
         lambda h: h * h.float(),
         lambda h: h * (h > 0).any(),
         lambda h: torch.mul(h, 2).max(1),
+        lambda h: torch.max(h, 2 * h),
+        lambda h: torch.maximum(h, h.mean(1, keepdim=True)),
     ],
 )
 @pytest.mark.filterwarnings("error")

@@ -44,6 +44,13 @@ def test_a_part_of_torch_jit_is_refused_since_its_weights_would_be_left_out():
         rbue.randomize(nn.Sequential(scripted, nn.ReLU()), q=0.9)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_part_of_torch_jit_that_forward_does_not_call_is_no_obstacle():
+    network = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    network[0].register_module("unused", torch.jit.script(nn.ReLU()))
+    assert rbue.predict(rbue.randomize(network, q=0.9), torch.randn(3, 4), samples=2).mean.shape == (3, 4)
+
+
 def test_a_network_that_branches_on_data_is_refused_and_what_tracing_wrote_is_put_back():
     class Branching(nn.Linear):
         def forward(self, x):

@@ -48,11 +48,7 @@ def open_module(module):
 
 
 def refuse_hidden(graph):
-    """Refuse a module or a function that cannot be traced into and contains rectifiers: they would silently stay
-    deterministic."""
-    for function in {n.target for n in graph.graph.nodes if n.op == "call_function" and inspect.isfunction(n.target)}:
-        if not function.__module__.startswith("torch.") and {"relu", "relu_"} & set(function.__code__.co_names):
-            raise UserError(f"{function.__name__} has rectifiers that torch.fx does not see: do not torch.fx.wrap it")
+    """Refuse a module that cannot be traced into and contains rectifiers: they would silently stay deterministic."""
     seen = set(rectifiers(graph))
     for node in (n for n in modules_called(graph, nn.Module) if n not in seen):
         closed = graph.get_submodule(node.target)
@@ -70,6 +66,27 @@ def way_to_see(module):
         "move what depends on self.training or opens a context such as torch.autocast into a submodule, "
         "or replace the rectifiers by rbue.DropReLU(q) by hand"
     )
+
+
+def is_closed_function(target):
+    """Return whether a node calls a Python function that is not torch's: torch.fx.wrap has kept it whole."""
+    return inspect.isfunction(target) and not (target.__module__ or "").startswith("torch.")
+
+
+def names_rectifier(function, outer=()):
+    """Return whether the code of a Python function names a rectifier, or calls a function of its module that does."""
+    names = set(names_in(function.__code__))
+    inner = [function.__globals__.get(name) for name in names]
+    called = [f for f in inner if inspect.isfunction(f) and f not in (function, *outer)]
+    found = {"relu", "relu_"} & names or any(isinstance(value, nn.ReLU) for value in inner)
+    return bool(found) or any(names_rectifier(f, (function, *outer)) for f in called)
+
+
+def names_in(code):
+    """Yield the names that code uses, also inside of comprehensions and inner functions."""
+    yield from code.co_names
+    for inner in filter(inspect.iscode, code.co_consts):
+        yield from names_in(inner)
 
 
 def hides_rectifier(module):

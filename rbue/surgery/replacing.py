@@ -17,8 +17,10 @@ from rbue.layers import Dropout, DropReLU, StochasticLayer
 from rbue.surgery.calls import (
     has_hooks,
     inner_rectifier,
+    is_closed_function,
     modules_called,
     name_of,
+    names_rectifier,
     overwrites,
     rectifiers,
     refuse_hidden,
@@ -66,8 +68,10 @@ def choose_position(position, nodes):
 OTHERS: tuple[type[nn.Module], ...] = (nn.ReLU6, nn.Hardswish, nn.Hardtanh, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.PReLU)
 OTHERS += (nn.ELU, nn.Mish, nn.Softplus, nn.SELU, nn.CELU, nn.GLU, nn.RReLU, nn.Threshold, nn.Tanh)
 OTHER_CALLS = {"relu6", "hardswish", "hardtanh", "silu", "gelu", "leaky_relu", "prelu", "elu", "mish", "softplus"}
-OTHER_CALLS |= {"selu", "celu", "glu", "rrelu", "threshold", "tanh", "clamp", "clamp_min", "clip", "maximum", "fmax"}
+OTHER_CALLS |= {"selu", "celu", "glu", "rrelu", "threshold", "tanh", "clamp", "clamp_min", "clip"}
 COMPARED = {"where": "where(x > 0, x, y)", "mul": "x * (x > 0)"}  # rectifiers that are written as a comparison
+LARGER = {"max", "maximum", "fmax"}  # of a tensor and a constant, such as zeros
+CONSTANTS = {"zeros", "zeros_like", "new_zeros", "full", "full_like", "new_full", "tensor", "as_tensor"}
 CASTS = {"float", "to", "type", "type_as"}
 
 
@@ -86,8 +90,12 @@ def other_activation(node):
     name = name_of(node).strip("_")
     if name in COMPARED and compares_itself(node):
         return COMPARED[name]
-    of_two = name == "max" and len(node.all_input_nodes) == 2  # not the largest element, but max(x, zeros)
-    return name if name in OTHER_CALLS or of_two else None
+    if is_closed_function(node.target) and names_rectifier(node.target):
+        return f"{name}(), which torch.fx does not trace"
+    if name in LARGER:
+        constant = [n for n in node.all_input_nodes if n.op == "get_attr" or name_of(n) in CONSTANTS]
+        return name if constant and len(node.all_input_nodes) == 2 else None
+    return name if name in OTHER_CALLS else None
 
 
 def compares_itself(node):
