@@ -96,16 +96,28 @@ def test_a_type_on_which_single_makes_no_error_leaves_mce_empty():
     assert means.mce.isna().all()
 
 
-def test_a_row_whose_clean_results_come_from_another_training_is_named():
-    def trained(run, loss):
-        return run | {"trainings": [{"name": "net-seed0", "loss": loss}]}
+def trained(run, loss, name="net-seed0"):
+    return run | {"trainings": [{"name": name, "loss": loss}]}
 
+
+@pytest.mark.parametrize(
+    ("clean", "named"),
+    [
+        ([], False),
+        ([trained(result("SVI"), 0.2)], False),
+        ([trained(result("SVI"), 0.3)], True),
+        ([trained(result("SVI"), None)], False),
+        ([trained(result("SVI"), 0.3, "net-seed7")], False),
+    ],
+    ids=["no clean run", "same loss", "another loss", "unknown loss", "another seed"],
+)
+def test_a_row_with_clean_results_of_another_training_is_named(clean, named):
     runs = [trained(result("Single"), 0.1), trained(corrupted("Single"), 0.1), trained(corrupted("SVI"), 0.2)]
-    told = "come from other trainings with the same seeds"
-    [grid] = corruptions.grids(only(runs))
-    assert not any(told in note for note in grid.notes)  # SVI has no clean result
-    [grid] = corruptions.grids(only([*runs, trained(result("SVI"), 0.3)]))
-    assert any(note.endswith(f"{told}: SVI.") for note in grid.notes)
+    [grid] = corruptions.grids(only(runs + clean))
+    assert (
+        grid.notes[1:]
+        == ["Some clean results of these rows come from other trainings with the same seeds: SVI."] * named
+    )
 
 
 def test_the_papers_six_methods_stand_side_by_side_with_the_q_of_the_paper_or_the_nearest():

@@ -196,17 +196,17 @@ def averages_grid(network, source, frame):
 
 
 def trained_again(network, rows):
-    """Yield a note that names the rows whose clean results come from another training: same name, but another loss."""
+    """Yield a note that names the rows with clean results of another training: same name, but another loss."""
     clean, corrupted = (losses(runs) for runs in (network.clean, network.corrupted))
-    other = {row for row, name, loss in corrupted if loss not in {lost for _, named, lost in clean if named == name}}
-    ours = [row for row in rows if row in other & {row for row, *_ in clean}]
-    if ours:
-        yield f"The clean results of these rows come from other trainings with the same seeds: {', '.join(ours)}."
+    other = {row for row, name in clean.keys() & corrupted.keys() if clean[row, name] != corrupted[row, name]}
+    if ours := [row for row in rows if row in other]:
+        yield f"Some clean results of these rows come from other trainings with the same seeds: {', '.join(ours)}."
 
 
 def losses(runs):
-    """Return (row, training, its final loss) of all trainings of these runs."""
-    return {(run.row, t.name, t.loss) for run in runs.itertuples() for t in run.result.trainings}
+    """Return {(row, training): its final loss} of these runs, where it is known."""
+    trainings = [(run.row, training) for run in runs.itertuples() for training in run.result.trainings]
+    return {(row, each.name): each.loss for row, each in trainings if each.loss is not None}
 
 
 def grids(network):
