@@ -10,7 +10,7 @@ from rbue.report.columns import absent, decimals, from_to, grid, number, pipe, s
 from rbue.report.latex import tex_grid
 from rbue.report.paper import read_paper
 from rbue.report.records import KEY, in_tables, over_seeds
-from rbue.report.rows import by_protocol, place_name
+from rbue.report.rows import FULL, by_protocol, place_name
 from rbue.report.tables import csv_text, write_forms
 from rbue.runs.compose import canonical
 
@@ -67,13 +67,19 @@ def answer(frame):
     median = signed(2)(accuracy.median())
     text = (
         f"Our Single differs from that of other projects by {from_to(accuracy, signed(2))} points of accuracy "
-        f"({compared(accuracy)}; median {median})"
+        f"({compared(accuracy)}{short(single)}; median {median})"
     )
     if len(ece):
         nearer = (ece.abs() < (single.paper_ece - single.their_ece).abs().loc[ece.index]).sum()
         text += f" and {from_to(ece, signed(3))} of ECE ({compared(ece)}). "
         text += f"In {nearer} of these {len(ece)}, our ECE is nearer to theirs than the printed one is"
     return f"{text}. Their protocols differ from ours, so only rough agreement can be expected."
+
+
+def short(single):
+    """Say how many rows of ours have fewer epochs than the paper's."""
+    count = (~single.protocol.isin(FULL)).sum()
+    return f", {count} of them with a short training of ours" if count else ""
 
 
 def compared(differences):
