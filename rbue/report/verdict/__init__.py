@@ -34,7 +34,9 @@ single = partial(baseline, "Single", [SINGLE])
 AT_THE_END = (
     "Here, dropout is only before the classifier, because the paper does not say where it is and this fits best. "
 )
-NEARLY_FIXED = "Here, SVI's standard deviations stay near their initial value, which we chose on held-out images. "
+NEARLY_FIXED = (
+    "Here, SVI's standard deviations stay near their initial value, which we chose on held-out images of CIFAR-10. "
+)
 mc_dropout = partial(baseline, "MC-Dropout", DROPOUT, reading=AT_THE_END)
 svi = partial(baseline, "SVI", [SVI], reading=NEARLY_FIXED)
 QUESTIONS: list[tuple[str, str, tuple[str, ...], Callable[[Evidence], Found]]] = [
