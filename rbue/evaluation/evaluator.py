@@ -82,7 +82,7 @@ class Captured:
         self.k = torch.zeros(1, dtype=torch.int64, device=x.device)
 
         def compute(*given):
-            # every may overwrite them; the compiler omits copies that it does not
+            # the network may overwrite its inputs; the compiler removes copies that are not needed
             return probabilities(every(*(t.clone() for t in given)))
 
         self.compute = torch.compile(compute, dynamic=False)

@@ -87,7 +87,7 @@ def width(allowed: dict[str, list[float]]) -> str:
 def on_same_images(e: Evidence, cells: list, gaps: dict[str, list[Value]]) -> str:
     """Say how many cells agree by a stricter rule, and what the answer would be: on the same images, only the seeds
     differ. Nothing is said unless every cell has a known variance over seeds."""
-    known = {m: [over_seeds(e.ours.values[(*c, m)], 4 if c[2] == ENSEMBLE else 1) for c in cells] for m in QUALITY}
+    known = {m: [seeds_apart(e.ours.values[(*c, m)], e.ours.n[(*c, m)]) for c in cells] for m in QUALITY}
     if None in (*known["accuracy"], *known["ece"]):
         return ""
     agree = {m: sum(abs(g.mean) <= g.half + s.reach for g, s in zip(gaps[m], known[m], strict=True)) for m in QUALITY}
@@ -98,13 +98,13 @@ def on_same_images(e: Evidence, cells: list, gaps: dict[str, list[Value]]) -> st
     )
 
 
-def over_seeds(ours: Value, members: int) -> Value | None:
-    """Return how our mean over seeds and the paper's one training vary apart on the same images, if this is known."""
+def seeds_apart(ours: Value, n: int) -> Value | None:
+    """Return how our mean over n seeds and the paper's one training vary apart on the same images, if this is known."""
     if not (ours.sampling and ours.sampling.seeds):
         return None
     [(scatter, weight)] = ours.sampling.seeds.items()
-    same_images = Sampling(np.zeros(2), seeds={replace(scatter, own=0.0): weight + 1 / members})
-    return Value(0.0, sampling=same_images)
+    both = weight + weight * n  # the weight of one training, or of one ensemble, is n times that of our mean
+    return Value(0.0, sampling=Sampling(np.zeros(2), seeds={replace(scatter, own=0.0): both}))
 
 
 def left_out(cells: dict) -> str:
