@@ -212,6 +212,31 @@ def test_a_hidden_folder_is_not_a_class(mine):
     assert "mine/train holds only hidden folders" in refusal(folder.parent)
 
 
+def test_files_that_are_not_read_are_told_of_in_one_sentence(mine):
+    folder = mine("images") / "mine"
+    Image.new("RGB", (16, 16)).save(folder / "train/bee/x.gif")
+    shutil.copy(folder / "train/ant/00.png", folder / "train/loose.png")
+    (folder / "train/ant/.DS_Store").touch()
+    with pytest.warns(
+        UserWarning, match="train holds 2 files that are not read, such as bee/x.gif: only images"
+    ) as told:
+        assert len(load("mine", folder.parent).train_images) == 24
+    assert len(told) == 1
+    (folder / "train/bee/x.gif").unlink()
+    with pytest.warns(
+        UserWarning, match=r"train holds a file that is not read, loose\.png: only images in class folder"
+    ):
+        load("mine", folder.parent)
+
+
+def test_a_class_of_an_unread_format_is_refused_after_saying_so(mine):
+    folder = mine("images") / "mine"
+    for path in (folder / "test/bee").iterdir():
+        path.rename(path.with_suffix(".heic"))
+    with pytest.warns(UserWarning, match=r"test holds 4 files that are not read, such as bee/01\.heic"):
+        assert "test holds no image of the class bee" in refusal(folder.parent)
+
+
 LATIN = os.fsdecode("Möwe".encode("latin-1"))  # as archives from other systems unpack it
 
 

@@ -11,6 +11,7 @@ size. With `size` in the dataset's YAML, images of any size are cropped to their
 import hashlib
 import os
 import shutil
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 from torchvision.datasets import ImageFolder
+from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from rbue.data import files
 from rbue.data.files import NAMES, list_some
@@ -99,6 +101,7 @@ def list_split(split):
         raise UserError(f"{split} holds folders whose names are not UTF-8 ({list_some(strange)}): rename them")
     if split.name == "train" and len(found.classes) < 2:  # a class that test lacks is named later
         raise UserError(f"{split} holds one folder of images, {found.classes[0]}: a classifier needs two classes")
+    warn_of_unread(found)
     full = {label for _, label in found.samples}
     if empty := [name for label, name in enumerate(found.classes) if label not in full]:
         raise UserError(f"{split} holds no image of the class {list_some(empty)}")
@@ -109,6 +112,18 @@ def is_text(name):
     """Return whether a file's name is valid UTF-8: Python marks the bytes of other names, and no result can hold
     these marks."""
     return name.encode(errors="ignore").decode() == name
+
+
+def warn_of_unread(found):
+    """Tell of files that are not read: those of other formats, and those outside of the class folders. Hidden files,
+    such as .DS_Store, are not meant to be read."""
+    read = {path for path, _ in found.samples}
+    paths = (os.path.join(folder, name) for folder, _, names in os.walk(found.root, followlinks=True) for name in names)
+    unread = sorted(os.path.relpath(path, found.root) for path in paths if path not in read)
+    if seen := [path for path in unread if not any(part.startswith(".") for part in Path(path).parts)]:
+        many = f"{len(seen)} files that are not read, such as" if len(seen) > 1 else "a file that is not read,"
+        wanted = f"only images in class folders are, with the endings {', '.join(IMG_EXTENSIONS)}"
+        warnings.warn(f"{found.root} holds {many} {seen[0]}: {wanted}", stacklevel=2)
 
 
 def refuse_other_classes(train, test):
