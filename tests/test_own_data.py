@@ -1,5 +1,6 @@
 """A user's own images, corruptions and metrics: a folder, a YAML or a decorator is enough, and no old byte changes."""
 
+import hashlib
 import os
 import shutil
 from dataclasses import replace
@@ -13,7 +14,7 @@ from commands import call
 from conftest import PAPER, ROOT, refused
 from hydra import compose, initialize_config_dir
 from hydra.errors import ConfigCompositionException
-from PIL import Image
+from PIL import ExifTags, Image, ImageOps
 
 from rbue import metrics
 from rbue.data import DATASETS, corrupted, dataset, files, load, load_for, load_ood, ood, read_files, sources
@@ -254,6 +255,60 @@ def test_an_image_of_sixteen_bits_is_refused_and_not_cut_off(mine):
     data_dir = mine("images")
     Image.fromarray(np.full((16, 16), 5000, np.uint16)).save(data_dir / "mine" / "train" / "ant" / "00.png")
     assert "00.png has more than 8 bits per channel" in refusal(data_dir)
+
+
+def exif_of(orientation):
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    return exif
+
+
+def replace_first(folder, image, form, **options):
+    """Write another first image of the class ant, in another format."""
+    (folder / "train/ant/00.png").unlink(missing_ok=True)
+    path = folder / f"train/ant/00.{form}"
+    image.save(path, **options)
+    return path
+
+
+@pytest.mark.parametrize(("form", "lossless"), [("png", {}), ("tif", {}), ("webp", {"lossless": True})])
+@pytest.mark.parametrize("size", [None, 16])
+def test_photographs_are_turned_as_their_exif_data_says(mine, form, lossless, size):
+    folder = mine("images") / "mine"
+    original = Image.fromarray(pictures(24)[0][0])
+    for orientation in range(1, 9):
+        stored = replace_first(folder, original, form, exif=exif_of(orientation), **lossless)
+        os.utime(stored, (orientation, orientation))
+        with Image.open(stored) as image:
+            expected = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+        found = load("mine", folder.parent, size).train_images[0].permute(1, 2, 0).numpy()
+        assert np.array_equal(found, expected), orientation
+        assert np.array_equal(found, np.asarray(original)) == (orientation == 1)
+
+
+def test_a_photograph_that_lies_on_its_side_is_cropped_after_it_is_turned(mine):
+    folder = mine("images") / "mine"
+    photo = Image.new("RGB", (32, 16))
+    photo.paste("red", (0, 0, 16, 16))
+    replace_first(folder, photo, "jpg", exif=exif_of(6), quality=95)
+    red = load("mine", folder.parent, 16).train_images[0, 0]
+    assert red[:6].min() > 200 and red[-6:].max() < 60  # the stored left half is the upper one
+
+
+def test_damaged_exif_data_leaves_an_image_as_it_is_stored(mine):
+    folder = mine("images") / "mine"
+    path = replace_first(folder, Image.new("RGB", (16, 16), "red"), "jpg", exif=exif_of(6))
+    path.write_bytes(path.read_bytes().replace(b"Exif\0\0MM", b"Exif\0\0XX").replace(b"Exif\0\0II", b"Exif\0\0XX"))
+    assert load("mine", folder.parent).train_images[0, 0].min() > 250
+
+
+def test_arrays_that_a_version_without_turning_decoded_are_not_used(mine):
+    folder = mine("images") / "mine"
+    load("mine", folder.parent)
+    listed = [path for split in ("train", "test") for path in sorted((folder / split).rglob("*.png"))]
+    lines = [f"{p.relative_to(folder)} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in listed]
+    before = hashlib.sha256("\n".join(["None", *lines]).encode()).hexdigest()[:16]
+    assert not (folder / f"decoded-{before}").exists()
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])

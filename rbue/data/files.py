@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 from tqdm import tqdm
 
 from rbue.errors import UserError
@@ -38,34 +38,34 @@ def list_some(names, shown=3):
     return ", ".join(names[:shown]) + more
 
 
-def decode_splits(train, test, size, name, fit=False):
+def decode_splits(train, test, size, name, prepare=None):
     """Decode two lists of (path, label). Return images and labels of both splits by name."""
     with tqdm(total=len(train) + len(test), desc=f"decoding {name}", unit=" images", disable=None) as bar:
         return {
-            "train_images": decode_all(train, size, bar, fit),
+            "train_images": decode_all(train, size, bar, prepare),
             "train_labels": np.array([label for _, label in train], np.int64),
-            "test_images": decode_all(test, size, bar, fit),
+            "test_images": decode_all(test, size, bar, prepare),
             "test_labels": np.array([label for _, label in test], np.int64),
         }
 
 
-def decode_all(pairs, size, bar, fit=False):
+def decode_all(pairs, size, bar, prepare=None):
     """Decode all images. Threads suffice, because Pillow releases the GIL while it decodes."""
     out = np.empty((len(pairs), size, size, 3), np.uint8)
     with ThreadPoolExecutor() as pool:
-        for k, pixels in enumerate(pool.map(partial(decode, size=size, fit=fit), (path for path, _ in pairs))):
+        for k, pixels in enumerate(pool.map(partial(decode, size=size, prepare=prepare), (path for path, _ in pairs))):
             out[k] = pixels
             bar.update()
     return out
 
 
-def decode(path, size, fit):
-    """Decode one image as RGB. `fit` resizes its largest centred square; without it, another size is refused."""
+def decode(path, size, prepare):
+    """Decode one image as RGB. `prepare` may turn and resize it. After that, another size is refused."""
     with opened(path) as image:
         refuse_deep(image, path)
         refuse_transparent(image, path)
         rgb = image.convert("RGB")
-        pixels = np.asarray(ImageOps.fit(rgb, (size, size)) if fit else rgb)
+        pixels = np.asarray(prepare(rgb) if prepare else rgb)
     if pixels.shape != (size, size, 3):
         raise WrongSize(f"{path} is {pixels.shape[1]} × {pixels.shape[0]} pixels instead of {size} × {size}")
     return pixels

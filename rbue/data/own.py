@@ -4,8 +4,9 @@
                         or train_images.npy train_labels.npy test_images.npy test_labels.npy: images are uint8
                         (N, H, W, 3), or (N, H, W) or (N, H, W, 1) if grey; labels are integers 0, 1, 2, ...
 
-Grey images are repeated over three channels, since the networks take three. All images must be squares of the same
-size. With `size` in the dataset's YAML, images of any size are cropped to their centred square and resized.
+Grey images are repeated over three channels, since the networks take three. Photographs are turned as their EXIF data
+says. All images must be squares of the same size. With `size` in the dataset's YAML, images of any size are cropped to
+their centred square and resized.
 """
 
 import hashlib
@@ -15,10 +16,12 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
+from PIL.Image import Transpose
 from torchvision.datasets import ImageFolder
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
@@ -75,7 +78,7 @@ def read_images(folder, size):
         shutil.rmtree(kept, ignore_errors=True)  # damaged arrays are decoded again
     side = first_side(train[0][0]) if size is None else size
     try:
-        arrays = files.decode_splits(train, test, side, folder.name, fit=size is not None)
+        arrays = files.decode_splits(train, test, side, folder.name, partial(turn_and_fit, size=size))
     except files.WrongSize as wrong:
         raise UserError(f"{wrong}: {WAY_OUT}") from wrong
     files.keep(arrays, kept)
@@ -133,10 +136,38 @@ def refuse_other_classes(train, test):
 
 
 def fingerprint(folder, pairs, size):
-    """Hash the files' names, sizes and modification times, and the size that the images are resized to."""
+    """Hash the files' names, sizes and modification times, and how the images are prepared. Arrays of an older version,
+    which did not turn photographs, have another hash."""
     stats = ((path.relative_to(folder), path.stat()) for path, _ in pairs)
     lines = [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
-    return hashlib.sha256(os.fsencode("\n".join([str(size), *lines]))).hexdigest()[:16]  # names may be no UTF-8
+    return hashlib.sha256(os.fsencode("\n".join([f"upright {size}", *lines]))).hexdigest()[:16]  # names may be no UTF-8
+
+
+def turn_and_fit(image, size):
+    """Turn an image upright. With a size, crop it to its largest centred square and resize it."""
+    turned = upright(image)
+    return turned if size is None else ImageOps.fit(turned, (size, size))
+
+
+def upright(image):
+    """Turn or mirror an image as its EXIF data says. ImageOps.exif_transpose does the same, but refuses an image if any
+    other part of this data is damaged."""
+    try:
+        turn = TURNS.get(image.getexif().get(ExifTags.Base.Orientation))
+    except Exception:  # damaged EXIF data may raise anything, and the pixels are there
+        turn = None
+    return image if turn is None else image.transpose(turn)
+
+
+TURNS = {  # EXIF's orientation → what undoes it
+    2: Transpose.FLIP_LEFT_RIGHT,
+    3: Transpose.ROTATE_180,
+    4: Transpose.FLIP_TOP_BOTTOM,
+    5: Transpose.TRANSPOSE,
+    6: Transpose.ROTATE_270,
+    7: Transpose.TRANSVERSE,
+    8: Transpose.ROTATE_90,
+}
 
 
 def first_side(path):
