@@ -126,7 +126,19 @@ def test_collecting_names_what_is_wrong_with_a_file_and_goes_on(where, value, sa
     assert line.startswith("left out: ") and says in line
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "nul", "[" * 100_000, "\xff"])
+def test_a_truncated_file_is_called_damaged_and_says_what_to_do(tmp_path, capsys):
+    path = tmp_path / "run" / "result.json"
+    text = json.dumps(whole(), indent=1)
+    path.parent.mkdir()
+    for length in (0, 1, len(text) // 2, len(text) - 1):
+        path.write_text(text[:length])
+        assert results.collect(tmp_path) == []
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"left out: {path} is damaged, since it is not complete JSON (")
+        assert line.endswith("): move it away to redo it")
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "[" * 100_000, "\xff"])
 def test_what_is_no_json_object_is_named(text, tmp_path):
     (tmp_path / "result.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(UserError, match="is not a result of this suite"):

@@ -272,7 +272,9 @@ def read(path: str | Path) -> Result:
             json.dumps(content, ensure_ascii=False).encode()
         return parse(content | {"folder": str(path.parent)})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError, OSError) as error:
-        raise UserError(f"{path} is not a result of this suite ({error}): move it away to redo it") from error
+        cut = isinstance(error, json.JSONDecodeError)
+        fault = "is damaged, since it is not complete JSON" if cut else "is not a result of this suite"
+        raise UserError(f"{path} {fault} ({error}): move it away to redo it") from error
 
 
 def parse(content: dict[str, Any]) -> Result:
