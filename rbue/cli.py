@@ -189,9 +189,15 @@ def hydra_parser():
 def for_hydra(words):
     """Rewrite the arguments for Hydra, which allows settings on one side of the options only: put the options last.
     Refuse an option that Hydra does not know."""
+    words = list(map(Word, words))
     given = hydra_parser().parse_intermixed_args(words)
-    options = [word for word in words if word not in given.overrides]
-    return [*(map(as_choice, given.overrides) if given.multirun else given.overrides), *options]
+    settings = set(map(id, given.overrides))
+    options = [str(word) for word in words if id(word) not in settings]
+    return [*map(as_choice if given.multirun else str, given.overrides), *options]
+
+
+class Word(str):
+    """One word of the command line. Each is an object of its own, since an option's value may equal a setting."""
 
 
 def as_choice(word):

@@ -147,6 +147,13 @@ def test_a_sweep_is_asked_for_anywhere_among_settings():
     assert words == ["method=dropreLU", "q=choice(0.9)", "seed=0,1", "--config-dir", "mine", "-m"]
 
 
+@pytest.mark.parametrize(
+    "words", [["seed=0", "--config-dir", "seed=0", "-m"], ["--config-dir", "seed=0", "-m", "seed=0"]]
+)
+def test_a_value_of_an_option_may_equal_a_setting(words):
+    assert cli.for_hydra(words) == ["seed=0", "--config-dir", "seed=0", "-m"]
+
+
 def test_the_paper_protocol_is_section_4_1_2():
     run = compose_run()
     assert (run.batch, run.epochs, run.lr, run.lr_drops) == (128, 200, 0.1, [0.45, 0.675, 0.9])
