@@ -24,6 +24,7 @@ scripts/activations.py draws the layers, scripts/corruption_sheet.py the corrupt
 """
 
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
@@ -47,10 +48,14 @@ def stems(paths):
 
 
 def report(network, drawn, out, results):
-    """Print one line about what was drawn, and one sentence for each figure that has no data yet."""
+    """Print one line about what was drawn, and one about the figures that have no data yet."""
     print(f"{network.folder(out)}: {stems([path for paths in drawn.values() for path in paths]) or 'nothing'}")
+    missing = defaultdict(list)
     for figure in [figure for figure, paths in drawn.items() if not paths]:
-        print(f"  No {figure} yet, since no result here has the data: '{makes(figure, network, results)}' makes it.")
+        missing[makes(figure, network, results)].append(figure)
+    if missing:
+        told = "; ".join(f"{', '.join(names)} ('{command}' makes it)" for command, names in missing.items())
+        print(f"  Not drawn yet, since no result here has the data: {told}")
 
 
 def main(argv=None):
