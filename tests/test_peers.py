@@ -75,7 +75,7 @@ def test_rows_without_our_results_have_dashes_and_stay():
 def test_the_answer_is_computed_from_the_single_rows():
     text = peers.answer(built(made_up.result("Single", 0.96, 0.03, MATCHED), made_up.result("SVI", 0.5, 0.5, MATCHED)))
     assert "by +0.67 to +3.28 points of accuracy (4 comparisons; median +1.96)" in text
-    assert "and -0.027 to +0.008 of ECE (2 comparisons). In 1 of these 2, our ECE is nearer" in text
+    assert "and −0.027 to +0.008 of ECE (2 comparisons). In 1 of these 2, our ECE is nearer" in text
     assert "only rough agreement can be expected" in text
 
 

@@ -64,16 +64,21 @@ def answer(frame):
     if single.empty:
         return "None of our Single rows is measured yet."
     accuracy, ece = ((single[f"ours_{score}"] - single[f"their_{score}"]).dropna() for score in SCORES)
-    median = signed(2)(accuracy.median())
+    median = difference(2)(accuracy.median())
     text = (
-        f"Our Single differs from that of other projects by {from_to(accuracy, signed(2))} points of accuracy "
+        f"Our Single differs from that of other projects by {from_to(accuracy, difference(2))} points of accuracy "
         f"({compared(accuracy)}{short(single)}; median {median})"
     )
     if len(ece):
         nearer = (ece.abs() < (single.paper_ece - single.their_ece).abs().loc[ece.index]).sum()
-        text += f" and {from_to(ece, signed(3))} of ECE ({compared(ece)}). "
+        text += f" and {from_to(ece, difference(3))} of ECE ({compared(ece)}). "
         text += f"In {nearer} of these {len(ece)}, our ECE is nearer to theirs than the printed one is"
     return f"{text}. Their protocols differ from ours, so only rough agreement can be expected."
+
+
+def difference(digits):
+    """Format a difference in a sentence: with a minus sign, as in the verdict, and not with a hyphen as in tables."""
+    return lambda value: signed(digits)(value).replace("-", "−")
 
 
 def short(single):
