@@ -435,6 +435,30 @@ def test_a_rectifier_in_place_on_shared_memory_is_refused_where_the_whole_is_rea
         rbue.randomize(own, q=1.0)
 
 
+ALWAYS_ON = {
+    "keyword": lambda h: F.dropout(h, 0.2, training=True),
+    "position": lambda h: F.dropout(h, 0.2, True),
+    "default": lambda h: F.dropout(h),
+    "alpha": lambda h: F.alpha_dropout(h, 0.2, True),
+}
+
+
+@pytest.mark.parametrize("name", ALWAYS_ON)
+@torch.no_grad()
+def test_dropout_that_is_always_on_shares_no_memory(name):
+    own, x = Sharing(ALWAYS_ON[name]), torch.randn(4, 8)
+    for mode in (True, False):
+        assert torch.equal(rbue.randomize(own.train(mode), q=1.0)(x), own(x))
+
+
+@pytest.mark.parametrize(
+    "part", [lambda h: F.dropout(h, 0.0), lambda h: F.dropout(h, 0.2, True, True), F.alpha_dropout]
+)
+def test_functional_dropout_that_returns_its_input_shares_memory(part):
+    with pytest.raises(UserError, match=r"in-place rectifier overwrites memory that .* reads later"):
+        rbue.randomize(Sharing(part), q=1.0)
+
+
 def test_a_view_that_is_read_as_an_attribute_counts_and_a_shape_does_not():
     with pytest.raises(UserError, match=r"in-place rectifier overwrites memory that .* reads later"):
         rbue.randomize(Sharing(lambda h: h.view(-1, 2, 4), lambda h: h.T), q=1.0)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from rbue.errors import UserError
 from rbue.layers import StochasticLayer
-from rbue.tracing import DROPOUTS, Tracer, names_used, restored
+from rbue.tracing import DROPOUTS, Tracer, is_dropout, names_used, restored
 
 FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.relu.default}
 FUNCTIONAL |= {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
@@ -148,8 +148,19 @@ def viewed(graph, node):
     if node.op == "call_module":
         shares = isinstance(graph.get_submodule(node.target), VIEW_MODULES)
     else:
-        shares = node.op.startswith("call") and name_of(node) in VIEWS
+        shares = node.op.startswith("call") and name_of(node) in VIEWS and not always_drops(node)
     return node.all_input_nodes[0] if shares or overwrites(graph, node) else None
+
+
+def always_drops(node):
+    """Return whether a node calls functional dropout that is always on, such as F.dropout(x, 0.2, training=True). Its
+    output is new memory. Dropout that is off, or in place, or has p = 0, returns its input."""
+    if not is_dropout(node):
+        return False
+    given = inspect.signature(node.target).bind(*node.args, **node.kwargs)
+    given.apply_defaults()
+    p, training, inplace = (given.arguments[name] for name in ("p", "training", "inplace"))
+    return training is True and inplace is False and isinstance(p, float) and p > 0
 
 
 def refuse_views(graph, source, new):
