@@ -21,9 +21,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 import torch
+from PIL import Image, ImageOps
 from torch import nn
 from torchvision import models
-from torchvision.io import ImageReadMode, decode_image
 
 import rbue
 
@@ -45,12 +45,18 @@ def load(name: str, random_weights: bool) -> tuple[nn.Module, models.Weights]:
     return network.eval(), weights
 
 
+def read(path: Path) -> Image.Image:
+    """Read an image, turned upright as its camera says."""
+    with Image.open(path) as image:
+        return ImageOps.exif_transpose(image).convert("RGB")
+
+
 def main() -> None:
     wanted = arguments()
     torch.manual_seed(0)
     network, weights = load(wanted.network, wanted.random_weights)
     prepare, classes = weights.transforms(), weights.meta["categories"]
-    images = torch.stack([prepare(decode_image(str(path), ImageReadMode.RGB)) for path in wanted.images])
+    images = torch.stack([prepare(read(path)) for path in wanted.images])
 
     prediction = rbue.predict(rbue.randomize(network, q=wanted.q), images, samples=wanted.samples)
     for path, mean, entropy, mutual in zip(

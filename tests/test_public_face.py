@@ -9,10 +9,10 @@ import pytest
 import torch
 from commands import call, start
 from conftest import ROOT
+from PIL import Image
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
-from torchvision.io import write_png
 
 import rbue
 from rbue import noise
@@ -325,7 +325,7 @@ def test_the_example_with_a_training_loop_tells_wrong_from_right():
 
 def test_the_example_with_a_torchvision_network_reads_image_files(tmp_path):
     for name, shade in (("dark.png", 20), ("light.png", 200)):
-        write_png(torch.full((3, 40, 60), shade, dtype=torch.uint8), str(tmp_path / name))
+        Image.new("RGB", (60, 40), (shade, shade, shade)).save(tmp_path / name)
     files = [str(tmp_path / name) for name in ("dark.png", "light.png")]
     done = start(
         "examples/pretrained_torchvision.py", "--random-weights", "--network=squeezenet1_1", "--samples=2", *files
