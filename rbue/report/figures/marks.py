@@ -1,11 +1,11 @@
 """What the marks of a drawn figure stand for: their rows, and their values in words.
 
 A mark's row is its gid or its label, if the drawing code gave it one. Otherwise it is the legend's entry that looks the
-same, or that of an earlier mark with the same colour, or the title of its panel.
+same, or the title of its panel.
 """
 
 import numpy as np
-from matplotlib.collections import Collection, LineCollection, QuadMesh
+from matplotlib.collections import Collection, QuadMesh
 from matplotlib.colors import to_hex
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
@@ -36,18 +36,12 @@ class Marks:
             artist.set_url(f"a{number}")  # images have no group, but an address
 
     def find_rows(self, axes, entries):
-        looks = {look(handle): row for handle, row in entries if isinstance(handle, Line2D)}
-        patches = {colour(handle): row for handle, row in entries if isinstance(handle, Patch)}
+        looks = {look(handle): row for handle, row in entries if isinstance(handle, Line2D | Patch)}
         parts = {part: given_label(whole) for whole in axes.containers for part in whole.get_children()}
-        earlier = {}
         for artist in axes.get_children():
             if isinstance(artist, Line2D | Patch | Collection | AxesImage) and not isinstance(artist, Spine):
-                named = artist.get_gid() or given_label(artist) or parts.get(artist) or looks.get(look(artist))
-                same = {} if isinstance(artist, Line2D) else earlier | patches  # a line may share a colour by chance
-                row = named or same.get(colour(artist))
-                if row and not isinstance(artist, LineCollection):
-                    earlier[colour(artist)] = row
-                self.rows[artist] = row or panel_name(axes)
+                given = artist.get_gid() or given_label(artist) or parts.get(artist)
+                self.rows[artist] = given or looks.get(look(artist)) or panel_name(axes)
 
     def tags(self, artist):
         if key := self.keys.get(artist):
@@ -63,17 +57,17 @@ class Marks:
 
     def point(self, artist, pixel):
         """Describe a point by its coordinates."""
-        axes = artist.axes
-        if axes is None or not in_data(artist, axes):
+        if artist not in self.rows:
             return ""
+        axes = artist.axes
         x, y = axes.transData.inverted().transform(pixel)
         return self.named(artist, self.value_text(axes.xaxis, x), self.value_text(axes.yaxis, y))
 
     def patch(self, artist):
         """Describe a bar by its value, another patch by its lowest and highest value."""
-        axes = artist.axes
-        if artist not in self.rows or axes is None:
+        if artist not in self.rows:
             return ""
+        axes = artist.axes
         if artist in self.bars:
             container, value = self.bars[artist]
             across, along = (axes.yaxis, axes.xaxis)[:: 1 if container.orientation == "horizontal" else -1]
@@ -126,35 +120,20 @@ def bar_middle(bar, orientation):
     return bar.get_y() + bar.get_height() / 2 if orientation == "horizontal" else bar.get_x() + bar.get_width() / 2
 
 
-def in_data(artist, axes):
-    """Whether the artist's points are in the axes' own coordinates."""
-    transforms = [artist.get_transform()]
-    transforms += [artist.get_offset_transform()] if isinstance(artist, Collection) else []
-    return any(transform.contains_branch(axes.transData) for transform in transforms)
-
-
 def given_label(artist):
     label = str(artist.get_label())
     return "" if label.startswith("_") else label
 
 
 def look(artist):
-    """Return what distinguishes two lines, or None."""
-    if not isinstance(artist, Line2D):
-        return None
-    face = to_hex(artist.get_markerfacecolor(), keep_alpha=True)
-    return to_hex(artist.get_color()), artist.get_marker(), artist.get_linestyle(), face
-
-
-def colour(artist):
-    """Return the artist's main colour without its opacity."""
+    """Return what distinguishes a line from others. Of areas, it is their first visible colour without its opacity."""
     if isinstance(artist, Line2D):
-        return to_hex(artist.get_color())
+        face = to_hex(artist.get_markerfacecolor(), keep_alpha=True)
+        return to_hex(artist.get_color()), artist.get_marker(), artist.get_linestyle(), face
     if isinstance(artist, AxesImage):
         return None
-    found = [artist.get_facecolor(), artist.get_edgecolor()]
-    found = [each[0] if getattr(each, "ndim", 1) == 2 and len(each) else each for each in found]
-    return next((to_hex(each) for each in found if len(each) == 4 and each[3] > 0), None)
+    colours = np.vstack([artist.get_facecolor(), artist.get_edgecolor()])
+    return next((to_hex(each) for each in colours if each[3] > 0), None)
 
 
 def panel_name(axes):
@@ -168,9 +147,8 @@ def label_of(axis):
     which = axis.axis_name
     neighbours = getattr(axis.axes, f"get_shared_{which}_axes")().get_siblings(axis.axes)
     labels = [getattr(axes, f"get_{which}label")() for axes in (axis.axes, *neighbours)]
-    shared = getattr(axis.axes.get_figure(), f"_sup{which}label")
-    found = [*labels, shared.get_text() if shared else ""]
-    return next(filter(None, found), "").split("\n")[0].split(":")[0]
+    shared = getattr(axis.axes.get_figure(), f"get_sup{which}label")()
+    return next(filter(None, [*labels, shared]), "").split("\n")[0].split(":")[0]
 
 
 def tick_names(axis):
