@@ -96,7 +96,7 @@ def short(value, digits=1):
     text = f"{value:.{digits}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     text = text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
-    return "0" if text in ("-0", "") else text
+    return "0" if text == "-0" else text
 
 
 def joined(numbers):
@@ -128,7 +128,7 @@ def path_text(segments):
 
 def circle(path, transform, place, look):
     """Return a mark at a place of the page as a circle, or None if it has another shape."""
-    if len(path.vertices) != len(CIRCLE.vertices) or not np.array_equal(path.codes, CIRCLE.codes):
+    if not np.array_equal(path.codes, CIRCLE.codes):
         return None
     radius, (x, y) = np.abs(path.vertices).max() * np.hypot(*transform.get_matrix()[:2, 0]), map(short, place)
     return Element("circle", {"cx": x, "cy": y, "r": short(radius, 2)} | look)
@@ -176,14 +176,8 @@ class Renderer(RendererBase):
     def get_canvas_width_height(self):
         return self.size
 
-    def flipy(self):
-        return True
-
     def option_image_nocomposite(self):
         return True
-
-    def points_to_pixels(self, points):
-        return points  # at 72 dots per inch
 
     # --- groups ---
 
@@ -238,8 +232,7 @@ class Renderer(RendererBase):
         """Draw one point of a scatter plot, unless it is out of sight."""
         at = transform.transform((0, 0))
         if look and not hidden(gc, at):
-            point = circle(path, transform, self.flip.transform(at), look)
-            point = point or Element("path", {"d": path_text(path.iter_segments(transform + self.flip))} | look)
+            point = self.marker(path, transform + Affine2D().translate(*-at), look, at)
             point.title = self.marks.point(self.artist, at)
             self.put(point)
 
@@ -255,9 +248,9 @@ class Renderer(RendererBase):
 
     def titled(self, drawn, places):
         """Give each marker of a group its values as title; many markers share one, which names their row."""
-        if self.artist in self.marks.rows and len(places) > CROWDED:
+        if len(places) > CROWDED:
             drawn.title = self.marks.named(self.artist)
-        elif self.artist in self.marks.rows:
+        else:
             for marker, place in zip(drawn.children, places, strict=True):
                 marker.title = self.marks.point(self.artist, place)
         return drawn
@@ -316,7 +309,6 @@ class Renderer(RendererBase):
         look = turned if angle else {"x": short(x), "y": short(y)}
         look |= paint("fill", gc, gc.get_rgb())
         look |= {"font-size": short(prop.get_size_in_points())} | ({"text-anchor": anchor} if anchor else {})
-        look |= {"font-weight": "bold"} if prop.get_weight() in ("bold", 700) else {}
         look |= {"class": "on"} if self.marks.on_colour(artist) else {}
         self.put(Element("text", look, text=s))
 
