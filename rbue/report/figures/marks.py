@@ -7,6 +7,7 @@ same, or the title of its panel.
 import numpy as np
 from matplotlib.collections import Collection, QuadMesh
 from matplotlib.colors import to_hex
+from matplotlib.container import BarContainer
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -29,7 +30,8 @@ class Marks:
             self.keys[handle] = self.keys[text] = row
         for axes in figure.axes:
             self.find_rows(axes, [(handle, row) for handle, _, row in entries])
-            self.bars |= {bar: (c, value) for c in bars_of(axes) for bar, value in zip(c, c.datavalues, strict=True)}
+            for bars in (each for each in axes.containers if isinstance(each, BarContainer)):
+                self.bars |= {bar: (bars.orientation, value) for bar, value in zip(bars, bars.datavalues, strict=True)}
         for number, artist in enumerate(figure.findobj()):
             self.artists[f"a{number}"] = artist
             artist.set_gid(f"a{number}")
@@ -67,17 +69,19 @@ class Marks:
         """Describe a bar by its value, another patch by its lowest and highest value."""
         if artist not in self.rows:
             return ""
-        axes = artist.axes
         if artist in self.bars:
-            container, value = self.bars[artist]
-            across, along = (axes.yaxis, axes.xaxis)[:: 1 if container.orientation == "horizontal" else -1]
-            at = bar_middle(artist, container.orientation)
-            return self.named(artist, self.value_text(across, at), self.value_text(along, value))
-        if not artist.get_transform().contains_branch(axes.transData):
-            return ""
+            return self.bar(artist, *self.bars[artist])
         box = artist.get_path().get_extents(artist.get_patch_transform())
-        low, high = (f"{value:.4g}" for value in (box.y0, box.y1))
-        return self.named(artist, f"{self.words(axes.yaxis)[0]} {low} to {high}".strip())
+        return self.named(artist, f"{self.words(artist.axes.yaxis)[0]} {box.y0:.4g} to {box.y1:.4g}".strip())
+
+    def bar(self, artist, orientation, value):
+        """Describe a bar by its place and its value."""
+        axes = artist.axes
+        if orientation == "horizontal":
+            across, along, at = axes.yaxis, axes.xaxis, artist.get_y() + artist.get_height() / 2
+        else:
+            across, along, at = axes.xaxis, axes.yaxis, artist.get_x() + artist.get_width() / 2
+        return self.named(artist, self.value_text(across, at), self.value_text(along, value))
 
     def cell(self, mesh, x, y, value):
         """Describe a cell by its line, its column and its value."""
@@ -99,9 +103,10 @@ class Marks:
 
     def on_colour(self, text):
         """Whether a text is written on a coloured cell, and not on an empty one or next to them."""
-        meshes = [each for each in text.axes.collections if isinstance(each, QuadMesh)] if text.axes else []
-        inside = text.axes and text.get_transform() == text.axes.transData
-        return any(inside and is_filled(mesh, *text.get_position()) for mesh in meshes)
+        if text.axes is None or text.get_transform() != text.axes.transData:
+            return False
+        meshes = [each for each in text.axes.collections if isinstance(each, QuadMesh)]
+        return any(is_filled(mesh, *text.get_position()) for mesh in meshes)
 
 
 def is_filled(mesh, x, y):
@@ -110,14 +115,6 @@ def is_filled(mesh, x, y):
     i, j = np.searchsorted(lines, y) - 1, np.searchsorted(columns, x) - 1
     masked = np.ma.getmaskarray(mesh.get_array())
     return 0 <= i < masked.shape[0] and 0 <= j < masked.shape[1] and not masked[i, j]
-
-
-def bars_of(axes):
-    return [container for container in axes.containers if hasattr(container, "datavalues")]
-
-
-def bar_middle(bar, orientation):
-    return bar.get_y() + bar.get_height() / 2 if orientation == "horizontal" else bar.get_x() + bar.get_width() / 2
 
 
 def given_label(artist):
