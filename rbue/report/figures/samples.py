@@ -52,19 +52,18 @@ def curves(frame):
     return numbers[numbers.n == numbers.row.map(seeds)].reset_index(drop=True)
 
 
-def split(numbers, metric):
-    """Split the curves into those that end within one frame and the others."""
+def inside(numbers, metric):
+    """Whether a row's curve ends within the frame that the rows share."""
     ends = numbers.groupby("row", sort=False)[f"ours_{metric}"].last()
-    inside = numbers.row.map(style.framed(ends, metric))
-    return numbers[inside], numbers[~inside]
+    return numbers.row.map(style.framed(ends, metric))
 
 
 def outside_text(numbers):
     """Name the curves that are not drawn with their first and last values: `SVI, Accuracy (%) 44.3 → 78.9`."""
     named = {}
     for metric, name in style.METRICS.items():
-        digits, beyond = 1 if metric == "accuracy" else 3, split(numbers, metric)[1]
-        ends = beyond.groupby("row", sort=False)[f"ours_{metric}"].agg(["first", "last"])
+        digits, outside = 1 if metric == "accuracy" else 3, numbers[~inside(numbers, metric)]
+        ends = outside.groupby("row", sort=False)[f"ours_{metric}"].agg(["first", "last"])
         for row, first, last in ends.itertuples():
             named.setdefault(row, []).append(f"{name} {first:.{digits}f} → {last:.{digits}f}")
     return "".join(f"\noutside the plot: {row}, {', '.join(values)}" for row, values in named.items())
@@ -72,7 +71,7 @@ def outside_text(numbers):
 
 def drawn_rows(numbers):
     """Return the rows that are within the frame of any metric."""
-    return {row for metric in style.METRICS for row in split(numbers, metric)[0].row}
+    return {row for metric in style.METRICS for row in numbers.row[inside(numbers, metric)]}
 
 
 def one_pass(numbers):
@@ -94,14 +93,14 @@ def untimed_text(numbers):
 
 def panel(axis, numbers, cost, metric, looks):
     """Draw the curves that end within one frame, with a band of one standard deviation if there are several seeds."""
-    inside, ours = split(numbers, metric)[0], f"ours_{metric}"
-    for row, curve in inside.groupby("row", sort=False):
+    shown, ours = numbers[inside(numbers, metric)], f"ours_{metric}"
+    for row, curve in shown.groupby("row", sort=False):
         axis.plot(curve[cost], curve[ours], **looks[row])
         style.band(axis, curve[cost], curve[ours], curve[f"std_{metric}"], looks[row])
-    for single in inside[one_pass(inside)].itertuples():
+    for single in shown[one_pass(shown)].itertuples():
         look = {"color": looks[single.row]["color"], "linewidth": 0.9, "linestyle": ":"}
         axis.axhline(getattr(single, ours), label=single.row, **look)
-    axis.set(xscale="log", ylim=style.limits(inside[ours], metric), xlabel=COSTS[cost], ylabel=style.METRICS[metric])
+    axis.set(xscale="log", ylim=style.limits(shown[ours], metric), xlabel=COSTS[cost], ylabel=style.METRICS[metric])
     style.plain_ticks(axis.xaxis)
 
 
