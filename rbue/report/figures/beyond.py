@@ -220,5 +220,4 @@ def grids(network):
 
 
 def draw(network, folder):
-    found = {name: grid(network, name) for name in TABLES}
-    return [path for name, each in found.items() if each for path in write_grid(each, folder / name)]
+    return [path for name in TABLES if (found := grid(network, name)) for path in write_grid(found, folder / name)]

@@ -31,6 +31,7 @@ from rbue.report.rows import (
     by_protocol,
     dataset_name,
     in_order,
+    name_order,
     paper_order,
 )
 
@@ -109,7 +110,7 @@ def twins(network):
         return frame
     proposed = network.clean.row[network.clean.method.isin(PROPOSED_METHODS)]
     names = {f"ours_twin_{name}": f"ours_{name}" for name in ("ms", "ece", "nll")}
-    frame = frame[frame.row.isin(proposed)].drop(columns=list(names.values())).rename(columns=names)
+    frame = frame.loc[frame.row.isin(proposed), ["row", "n", *names]].rename(columns=names)
     return frame.assign(kind="twin", samples=1)
 
 
@@ -118,7 +119,7 @@ def scaled(network, curves):
     if frame.empty:
         return frame
     names = {"ours_after_ece": "ours_ece", "ours_after_nll": "ours_nll"}
-    frame = frame[frame.row == "Single"].drop(columns=list(names.values())).rename(columns=names)
+    frame = frame.loc[frame.row == "Single", ["row", "n", *names]].rename(columns=names)
     return frame.merge(curves[["row", "samples", "ours_ms"]], on="row").assign(kind="temperature")
 
 
@@ -187,7 +188,7 @@ def place_handles(cells):
     """Return the handles of the left panels: a shape per architecture, then a filling per dataset. Nine networks would
     make a legend as high as the panels."""
     datasets, archs = (dict.fromkeys(names) for names in zip(*places_of(cells), strict=True))
-    shapes = {arch_name(arch): place_look(("", arch)) for arch in sorted(archs, key=lambda arch: paper_order([arch]))}
+    shapes = {arch_name(arch): place_look(("", arch)) for arch in sorted(archs, key=name_order)}
     looks = {name: place_look((name, "")) for name in datasets}
     fillings = {f"{FILLED[look['fillstyle']]}: {dataset_name(name)}": look for name, look in looks.items()}
     return {name: Line2D([], [], color=INK, linestyle="none", **look) for name, look in (shapes | fillings).items()}

@@ -27,16 +27,14 @@ def chosen(result):
 def layers(frame):
     """Mean over seeds of each weight tensor's quantiles; biases have too few elements for a distribution."""
     rows = [
-        {"row": run.row, "seed": run.seed, "layer": k, "name": layer.name, "start": first_of(layer.start, run.start)}
+        {"row": run.row, "seed": run.seed, "layer": k, "name": layer.name}
+        | {"start": run.start if layer.start is None else layer.start}
         | dict(zip(QUANTILES, layer.sigma, strict=True))
         for run in frame.itertuples()
         for k, layer in enumerate([layer for layer in run.layers if layer.name.endswith("weight")], 1)
     ]
-    return over_seeds(pd.DataFrame(rows), ["row", "layer", "name"], ["start", *QUANTILES])
-
-
-def first_of(*values):
-    return next((value for value in values if value is not None), float("nan"))
+    frame = pd.DataFrame(rows).astype({"start": float})  # None if no start is known
+    return over_seeds(frame, ["row", "layer", "name"], ["start", *QUANTILES])
 
 
 def curves(frame):
