@@ -110,10 +110,8 @@ def speed(suite):
         content = json.loads(path.read_text(encoding="utf-8"))
         caption = f"{content['hardware']}: the rows of each group are measured in the same run"
         beside = suite.benchmarks_dir.parent == suite.folder
-        more = {
-            "notes": [speed_note(content)],
-            "links": links(suite, path.with_suffix(""), {"JSON": "json"}) if beside else [],
-        }
+        files = links(suite, path.with_suffix(""), {"JSON": "json"}) if beside else []
+        more = {"notes": [speed_note(content)], "links": files}
         rows = table(columns, benchmark.cells(content), caption, slug("speed", path.stem), **more)
         found.append((rows, benchmark_picture(path, content["hardware"])))
     return found

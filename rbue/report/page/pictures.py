@@ -47,10 +47,10 @@ def for_template(path, name, caption, alt, **more):
     """Return a figure for the template: inline SVG, or an embedded photograph."""
     found = {"id": name, "caption": caption, "alt": alt, "tags": {}, "links": [], "svg": None, "photograph": None}
     if path.suffix == ".svg":
-        svg, width = embedded(path, name, alt)
-        return found | {"svg": svg, "width": width} | more
-    photograph = f"data:image/webp;base64,{base64.b64encode(path.read_bytes()).decode()}"
-    return found | {"photograph": photograph, "width": 0} | more
+        found["svg"], found["width"] = embedded(path, name, alt)
+    else:
+        found["photograph"] = f"data:image/webp;base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return found | more
 
 
 def picture(suite, path, caption, alt, **more):

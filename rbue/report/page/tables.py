@@ -46,27 +46,28 @@ def dataset_part(suite, dataset, found):
 
 def network_part(suite, dataset, arch, found):
     """Return the network's best protocol as a table, its protocols side by side, and the other protocols, folded."""
-    parts = {t.protocol: measured_table(suite, t, arch, rows) for t in found for a, rows in t.by_arch if a == arch}
-    parts = {protocol: part for protocol, part in parts.items() if part}
-    best = suite.best(dataset, arch) if suite.best(dataset, arch) in parts else next(iter(parts))
+    parts = {
+        t.protocol: measured_table(suite, t, arch, rows)
+        for t in found
+        for name, rows in t.by_arch
+        if name == arch and rows.n.any()
+    }
+    best = suite.best(dataset, arch)
     return {
         "tags": {"dataset": dataset, "network": arch},
-        "main": parts.pop(best),
+        "main": parts.pop(best if best in parts else next(iter(parts))),
         "compared": side_table(suite, dataset, arch),
         "others": list(parts.values()),
     }
 
 
 def measured_table(suite, found, arch, rows):
-    if not rows.n.any():
-        return None
     rows = rows[rows.row.isin(LABELS) | (rows.n > 0)]
-    place = found.dataset, arch, found.protocol
+    tags = {"dataset": found.dataset, "network": arch, "protocol": found.protocol}
     whose = "the paper's numbers and ours" if rows.paper_accuracy.notna().any() else "our numbers"
     caption = f"{name_of(found.dataset, arch)}: {whose}, protocol `{found.protocol}`"
-    tags = dict(zip(("dataset", "network", "protocol"), place, strict=True))
     more = {"links": table_links(suite, found.protocol, found.dataset), "tags": tags}
-    return table(columns_of(found), rows.to_dict("records"), caption, slug("table", *place), **more)
+    return table(columns_of(found), rows.to_dict("records"), caption, slug("table", *tags.values()), **more)
 
 
 def table_links(suite, protocol, name):
