@@ -72,8 +72,8 @@ def count_measured(networks, protocols=None):
     """Count the paper's cells that are measured under any of these protocols (default: under any at all), of networks
     as `by_network` returns them."""
     papers = [each for (dataset, arch), each in networks.items() if dataset in DATASETS and arch in ARCHS]
-    measured = [{p: cells.row[cells.n > 0] for p, cells in each.items() if p in (protocols or each)} for each in papers]
-    return sum(len(set().union(*rows.values())) for rows in measured)
+    measured = [[cells.row[cells.n > 0] for p, cells in each.items() if p in (protocols or each)] for each in papers]
+    return sum(len(set().union(*rows)) for rows in measured)
 
 
 def of_them_full(networks):

@@ -100,10 +100,12 @@ def schedule_text(run):
 
 def from_paper(table, run):
     """Describe how a protocol differs from Section 4.1.2, which `protocol=paper` follows exactly."""
+    if not table.in_paper:
+        return ""
     stated = canonical(table.dataset, "paper", run.method)
     keys = [key for key in difference(run.identity, stated.identity) if key != "protocol"]
-    if not table.in_paper or not keys:
-        return "; as the paper states" if table.in_paper else ""
+    if not keys:
+        return "; as the paper states"
     return "; the paper states " + ", ".join(f"{key.replace('_', ' ')} {getattr(stated, key)}" for key in keys)
 
 
