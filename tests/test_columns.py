@@ -30,11 +30,11 @@ def built():
 
 
 def of_markdown(text):
-    """The first table of a text; `ours`, `diff` and `faster` belong to the group before them."""
+    """The first table of a text; `ours`, `diff` and `speed-up` belong to the group before them."""
     lines = [[part.strip() for part in line.strip("|").split("|")] for line in text.splitlines() if line[:2] == "| "]
     heads, group = [], ""
     for head in lines[0]:
-        group, name = (group, head) if head in ("ours", "diff", "faster") else (*head.split(": "), "")[:2]
+        group, name = (group, head) if head in ("ours", "diff", "speed-up") else (*head.split(": "), "")[:2]
         heads.append((group, name))
     rows = lines[1 : 1 + len(LABELS)]
     return {(row[0], *head): text for row in rows for head, text in zip(heads[1:], row[1:], strict=True)}

@@ -188,7 +188,7 @@ def test_the_notes_speak_of_faster_only_where_the_column_is():
         markdown(table([result("Single", where=("tinyimagenet", p, "vgg13"))], "tinyimagenet"))
         for p in ("matched", "fast")
     )
-    assert "`faster` is their ratio to ours" in full and "faster" not in short
+    assert "`speed-up` is their ratio to ours" in full and "speed-up" not in short
     assert "compare only the ratios to Single" in short
 
 

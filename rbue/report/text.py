@@ -32,7 +32,7 @@ BESIDE_PAPER = [
     number("diff_ece", "ECE", "diff", signed(3), side="ours"),
     number("paper_train_hours", "Training time", "paper", hours, **PAPER),
     number("ours_train_seconds", "Training time", "ours", duration, **OURS),
-    number("ours_speedup", "Training time", "faster", shown("{:,.0f}×".format), side="ours"),
+    number("ours_speedup", "Training time", "speed-up", shown("{:,.0f}×".format), side="ours"),
     number("paper_time_ratio", "Time / Single's", "paper", times, side="paper"),
     number("ours_time_ratio", "Time / Single's", "ours", times, side="ours"),
 ]
@@ -60,7 +60,7 @@ ANNOUNCED = [
 
 
 def columns_of(table):
-    """Return the table's columns. `faster` is shown only for as many epochs as the paper's."""
+    """Return the table's columns. `speed-up` is shown only for as many epochs as the paper's."""
     columns = BESIDE_PAPER if table.in_paper else OURS_ALONE
     return [METHOD, *(c for c in columns if c.key != "ours_speedup" or table.protocol in FULL)]
 
@@ -106,7 +106,14 @@ def from_paper(table, run):
     keys = [key for key in difference(run.identity, stated.identity) if key != "protocol"]
     if not keys:
         return "; as the paper states"
-    return "; the paper states " + ", ".join(f"{key.replace('_', ' ')} {getattr(stated, key)}" for key in keys)
+    return "; the paper states " + ", ".join(dict.fromkeys(stated_text(stated, key) for key in keys))
+
+
+def stated_text(run, key):
+    """Return one setting in words. All settings of the learning rate have the same words."""
+    if key in ("lr", "lr_drops", "schedule", "warmup"):
+        return f"learning rate {run.lr:g} {schedule_text(run)}"
+    return f"{run.epochs} epochs" if key == "epochs" else f"{key.replace('_', ' ')} {getattr(run, key)}"
 
 
 def protocol_note(table):
@@ -132,9 +139,9 @@ def reading_notes(table):
 
 
 def hours_note(table):
-    """Say what can be compared with the paper's hours. A table of other protocols has no column `faster`."""
+    """Say what can be compared with the paper's hours. A table of other protocols has no column `speed-up`."""
     if table.protocol in FULL:
-        return "`faster` is their ratio to ours, so it also compares the hardware; ratios to Single do not."
+        return "`speed-up` is their ratio to ours, so it also compares the hardware; ratios to Single do not."
     return "Ours are from another GPU and another protocol, so compare only the ratios to Single."
 
 
@@ -164,15 +171,24 @@ def origin_note(table):
     runs = table.inside
     if runs.empty:
         return "Nothing measured yet."
-    machines = runs.hardware + " (" + runs.precision + ", torch " + runs.torch + ")"
+    trained, tested = (
+        trained_in(runs),
+        runs.precision.replace({"float16": "fp16", "float32": "fp32", "bfloat16": "bf16"}),
+    )
+    precision = tested.where(trained == tested, "trained in " + trained + ", tested in " + tested)
+    machines = runs.hardware + " (" + precision + ", torch " + runs.torch + ")"
     machines, commits = (", ".join(sorted(set(names))) for names in (machines, runs.commit))
     return f"Measured on {machines}; commit {commits}."
+
+
+def trained_in(runs):
+    return runs.result.map(lambda result: result.config.get("precision", "unknown"))
 
 
 def precision_note(table):
     """Say which rows average networks that were trained in several precisions, as on a GPU and on a CPU."""
     runs = table.inside
-    trained = runs.result.map(lambda result: result.config.get("precision", "unknown"))
+    trained = trained_in(runs)
     mixed = trained.groupby([runs.arch, runs.row]).transform("nunique") > 1
     if not mixed.any():
         return []
@@ -198,11 +214,21 @@ def rows_of(runs, which):
     """Name the networks and rows that a note is about; empty if it is about all."""
     if which.all():
         return ""
-    held = {arch: part.row.unique() for arch, part in runs[which].groupby("arch")}
-    return ": " + "; ".join(f"{arch_name(arch)} {', '.join(rows)}" for arch, rows in held.items())
+    return ": " + "; ".join(
+        arch_name(arch) + some_rows(part, which) for arch, part in runs.groupby("arch") if which[part.index].any()
+    )
 
 
-FAR = {"accuracy": (0.5, "{:+.2f} pp"), "ece": (0.015, "{:+.3f}")}  # larger differences need an explanation
+def some_rows(runs, which):
+    """Name the rows of one network that a note is about, or the others if these are fewer; empty if it is about all."""
+    held = runs.row[which[runs.index]].unique()
+    others = runs.row[~runs.row.isin(held)].unique()
+    if not len(others):
+        return ""
+    return f" (all but {', '.join(others)})" if len(others) < len(held) else f" ({', '.join(held)})"
+
+
+FAR = {"accuracy": (0.5, "{:+.2f} points"), "ece": (0.015, "{:+.3f}")}  # larger differences need an explanation
 MANY = 20  # differences that are too many to list
 
 

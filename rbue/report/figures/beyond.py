@@ -147,9 +147,9 @@ MORE = [
 MORE_NOTE = (
     "These scores are computed from `predictions.npz`. The four ECEs use bins of equal width, as in the tables; bins "
     "with equally many images; bins within each predicted class; and the paper's literal formula, which bins by the "
-    "true class's score and is not a calibration error (see `rbue/runs/predictions.py`). AURC is the error on the "
-    "least uncertain images, averaged over the number of images kept. Predictive entropy detects mistakes and OOD "
-    "images. A dash: at least one seed lacks this score."
+    "true class's score and is not a calibration error (see `rbue/runs/predictions.py`). For AURC, keep the "
+    "k least uncertain images and take their error; AURC is the mean over all k. Predictive entropy detects mistakes "
+    "and OOD images. A dash: at least one seed lacks this score."
 )
 
 # --- corruptions of the user's own ------------------------------------------------------------------------------------

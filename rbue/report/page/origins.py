@@ -24,8 +24,14 @@ def counts(suite):
     hardware = sorted(set(suite.runs.hardware))
     return [
         (f"{suite.measured} of 90", f"cells of the paper's Tables 1–3 measured{of_them_full(suite.compared)}"),
-        (f"{papers['holds']} of {papers.total()}", "claims that the paper's own numbers or algebra support in full"),
-        (str(papers["does not hold"]), "claims that the paper's own numbers or algebra refute"),
+        (
+            f"{papers['holds']} of {papers.total()}",
+            "claims are fully supported by the paper's own numbers or by algebra",
+        ),
+        (
+            f"{papers['does not hold']} of {papers.total()}",
+            "claims are refuted by the paper's own numbers or by algebra",
+        ),
         (str(len(suite.runs)), f"runs on {', '.join(hardware) or 'nothing yet'}"),
     ]
 
@@ -134,7 +140,7 @@ RUN = [
     number("seed", "Seed", "", str),
     number("accuracy", "Accuracy, %", "", decimals(2)),
     number("ece", "ECE", "", decimals(4)),
-    number("seconds", "Training", "", duration),
+    number("seconds", "Training, as run", "", duration),
     *(words(key, name) for key, name in (("hardware", "Hardware"), ("precision", "Precision"), ("torch", "torch"))),
     words("commit", "Commit"),
     words("finished", "Finished"),
@@ -149,4 +155,6 @@ def runs(suite):
         run | {"seconds": run["result"].seconds.train, "finished": (run["result"].finished or MISSING)[:10]}
         for run in suite.runs.sort_values("name").to_dict("records")
     ]
-    return table(RUN, lines, f"All {len(lines)} runs that this page is built from", "all-runs", wide=True)
+    shared = "Networks that were trained at once share the time equally; the tables show the time of one network alone"
+    caption = f"All {len(lines)} runs that this page is built from. {shared}"
+    return table(RUN, lines, caption, "all-runs", wide=True)
