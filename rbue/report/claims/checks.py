@@ -7,6 +7,7 @@ one comparison into an outcome. If the cells are noisy, it also returns the p-va
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, product
 
 from rbue.report.claims.numbers import kind
@@ -111,62 +112,45 @@ def is_coarse(metric, gap):
     return gap.reach > COARSE.get(kind(metric), float("inf"))
 
 
-def better(metric):
+def better(metric, own, *others):
     """Judge whether the first cell is better than the best of the others."""
-
-    def judge(own, *others):
-        rival = best(metric, others)
-        gap = advantage(metric, own, rival)
-        shown = quotient(own, rival) if metric == "time" else own.mean - rival.mean
-        return outcome_of(gap, beyond=gap.beyond, shown=shown, coarse=is_coarse(metric, gap))
-
-    return judge
+    rival = best(metric, others)
+    gap = advantage(metric, own, rival)
+    shown = quotient(own, rival) if metric == "time" else own.mean - rival.mean
+    return outcome_of(gap, beyond=gap.beyond, shown=shown, coarse=is_coarse(metric, gap))
 
 
-def significantly_better(metric):
+def significantly_better(metric, own, *others):
     """Judge like `better`, but only a difference beyond rounding and noise counts, for the claim or against it."""
-
-    def judge(own, *others):
-        found = better(metric)(own, *others)
-        return found | {"outcome": found["beyond"], "p": (own - best(metric, others)).chance}
-
-    return judge
+    found = better(metric, own, *others)
+    return found | {"outcome": found["beyond"], "p": (own - best(metric, others)).chance}
 
 
-def best_against(metric, own):
-    """Judge whether the best of the first `own` cells is better than the best of the others."""
-    return lambda *cells: better(metric)(best(metric, cells[:own]), *cells[own:])
+def best_of_first(count, metric, *cells):
+    """Judge whether the best of the first `count` cells is better than the best of the others."""
+    return better(metric, best(metric, cells[:count]), *cells[count:])
 
 
-def on_par(metric):
+def on_par(metric, *cells):
     """Judge whether the best of the first cells is not worse than the last: ECE as printed, accuracy within noise.
 
     Accuracy is printed with more digits than 10,000 images can resolve, ECE with fewer.
     """
-
     compare = significantly_better if kind(metric) == "accuracy" else better
-
-    def judge(*cells):
-        found = compare(metric)(best(metric, cells[:-1]), cells[-1])
-        return same_unless(found["outcome"] < 0, found)
-
-    return judge
+    found = compare(metric, best(metric, cells[:-1]), cells[-1])
+    return same_unless(found["outcome"] < 0, found)
 
 
 def same_unless(differs, found):
     """Return the outcome of a claim of no difference. It is unclear if chance or a large error may explain it."""
-    outcome = -1 if differs else 0 if found["coarse"] else 1
+    outcome = -1 if differs else 0 if found.get("coarse") else 1
     return found | {"outcome": outcome, "otherwise": max(outcome, 0), "beyond": None}
 
 
-def unaffected(metric):
+def unaffected(metric, *cells):
     """Judge whether there is no difference beyond rounding and noise, in either direction."""
-
-    def judge(*cells):
-        found = significantly_better(metric)(*cells)
-        return same_unless(found["outcome"], found)
-
-    return judge
+    found = significantly_better(metric, *cells)
+    return same_unless(found["outcome"], found)
 
 
 def at_most(limit):
@@ -197,14 +181,14 @@ def within(share):
 def agree(a, b):
     """Judge whether two numbers are the same within their errors."""
     gap = a - b
-    return same_unless(gap.sign, outcome_of(gap, shown=gap.mean, coarse=False))
+    return same_unless(gap.sign, outcome_of(gap, shown=gap.mean))
 
 
 def inside(value, high, *lows):
     """Judge min(lows) ≤ value ≤ high."""
     low = min(lows, key=lambda v: v.mean)
     worst = min(value - low, high - value, key=lambda gap: gap.mean)
-    return same_unless(worst.sign < 0, outcome_of(worst, coarse=False))
+    return same_unless(worst.sign < 0, outcome_of(worst))
 
 
 def joined(found, outcome, chance):
@@ -225,14 +209,14 @@ def each(rows, others, *metrics, judge=better, part="{}", **more):
         for metric, place, row, other in product(metrics, places, rows, others):
             keys = [(*place, row, metric), (*place, other, metric)]
             settings = {"form": form(metric)} | more
-            yield ask(numbers, part.format(name(metric)), keys, judge(metric), **settings)
+            yield ask(numbers, part.format(name(metric)), keys, partial(judge, metric), **settings)
 
     return check
 
 
 def ratio(rows, others, metric, judge, part):
     """Compare the ratio of every row to every other row with a limit."""
-    return each(rows, others, metric, judge=lambda _: judge, part=part, form=RATIO, words=CONDITION)
+    return each(rows, others, metric, judge=lambda _, *cells: judge(*cells), part=part, form=RATIO, words=CONDITION)
 
 
 def jointly(rows, others, *metrics, judge, part="{}", **more):
@@ -241,7 +225,7 @@ def jointly(rows, others, *metrics, judge, part="{}", **more):
     def check(numbers, places):
         for metric, place in product(metrics, places):
             keys = [(*place, row, metric) for row in [*rows, *others]]
-            yield ask(numbers, part.format(name(metric)), keys, judge(metric), form=form(metric), **more)
+            yield ask(numbers, part.format(name(metric)), keys, partial(judge, metric), form=form(metric), **more)
 
     return check
 

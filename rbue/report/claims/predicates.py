@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from rbue.report.claims import special
 from rbue.report.claims.checks import (
@@ -11,7 +12,7 @@ from rbue.report.claims.checks import (
     at,
     at_least,
     at_most,
-    best_against,
+    best_of_first,
     better,
     each,
     exactly,
@@ -84,7 +85,7 @@ def claim(scope, rule, *checks, **more):
 
 def best_of(rows, others, *metrics, part):
     """Compare the best of some rows with the best of others."""
-    return jointly(rows, others, *metrics, judge=lambda metric: best_against(metric, len(rows)), part=part)
+    return jointly(rows, others, *metrics, judge=partial(best_of_first, len(rows)), part=part)
 
 
 def ordered(first, second, rest, metrics, judge=better):
@@ -246,7 +247,7 @@ DIVERSITY_AND_POSITION = {
     "P4": claim(  # Table 6's 'All Layers' and Table 3's MC-DropReLU(0.8) are the same run
         [TINY_DENSE],
         every,
-        each([ALL_LAYERS], [Q8], *QUALITY, judge=lambda _: agree, part="same {}", words=CONDITION),
+        each([ALL_LAYERS], [Q8], *QUALITY, judge=lambda _, *cells: agree(*cells), part="same {}", words=CONDITION),
         ratio([ALL_LAYERS], [Q8], "time", within(SAME_TIME), "same {}"),
         ours=False,
     ),

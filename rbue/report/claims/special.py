@@ -1,5 +1,6 @@
 """Checks that only one claim needs, named after their question."""
 
+from functools import partial
 from itertools import combinations, pairwise, permutations, product
 from math import inf
 
@@ -74,7 +75,7 @@ def best_q(numbers, places):
     """A4: the named q wins in accuracy or ECE against the other three, and loses in neither."""
 
     def judge(*cells):
-        found = [better(metric)(*cells[4 * i : 4 * i + 4]) for i, metric in enumerate(QUALITY)]
+        found = [better(metric, *cells[4 * i : 4 * i + 4]) for i, metric in enumerate(QUALITY)]
         outcomes = [each["outcome"] for each in found]
         outcome = -1 if min(outcomes) < 0 else max(outcomes)
         decisive = [each for each in found if each["outcome"] == outcome]
@@ -91,7 +92,7 @@ def better_in_both(numbers, places):
     """A3, as additional evidence: pairs that win in accuracy and in ECE."""
 
     def judge(*cells):
-        wins = [better(metric)(*cells[2 * i : 2 * i + 2])["outcome"] > 0 for i, metric in enumerate(QUALITY)]
+        wins = [better(metric, *cells[2 * i : 2 * i + 2])["outcome"] > 0 for i, metric in enumerate(QUALITY)]
         return {"outcome": 1 if all(wins) else -1}
 
     for place, q, p in product(places, DROPRELU, DROPOUT):
@@ -109,15 +110,11 @@ def svi_deteriorates(numbers, places):
     """A6: SVI's gap to Single widens from each network to the next and from each dataset to the next."""
     for metric, pair in product(QUALITY, growing_places(DATASETS)):
         keys = [(*place, row, metric) for place in pair for row in (SVI, SINGLE)]
-        yield ask(numbers, f"a widening gap in {name(metric)}", keys, widens(metric), words=CONDITION)
+        yield ask(numbers, f"a widening gap in {name(metric)}", keys, partial(widens, metric), words=CONDITION)
 
 
-def widens(metric):
-    def judge(svi, single, next_svi, next_single):
-        gap = advantage(metric, svi, single) - advantage(metric, next_svi, next_single)
-        return outcome_of(gap)
-
-    return judge
+def widens(metric, svi, single, next_svi, next_single):
+    return outcome_of(advantage(metric, svi, single) - advantage(metric, next_svi, next_single))
 
 
 def extra_time_grows(numbers, places):
@@ -161,7 +158,7 @@ def vgg_generalises_poorly(numbers, places):
     """B8: Single's accuracy is lower on VGG-13 than on both other networks."""
     for arch in ("resnet18", "densenet121"):
         keys = [("tinyimagenet", arch, SINGLE, "accuracy"), ("tinyimagenet", "vgg13", SINGLE, "accuracy")]
-        yield ask(numbers, "accuracy higher than VGG-13's", keys, better("accuracy"), form="{:+.2f} pp")
+        yield ask(numbers, "accuracy higher than VGG-13's", keys, partial(better, "accuracy"), form=form("accuracy"))
 
 
 def exchangeable_pairs(rows, whose):
