@@ -2,10 +2,11 @@
 
 from collections import Counter
 
-from rbue.report.claims.rules import FAILS, HOLDS, NOT_TESTED, OURS, PARTLY, UNDECIDED
+from rbue.report.claims.checks import group_by
+from rbue.report.claims.rules import NOT_TESTED, OURS
 from rbue.runs.compose import canonical
 
-STATUSES = [*(word for each in (HOLDS, PARTLY, FAILS, UNDECIDED) for word in (each, OURS[each])), NOT_TESTED]
+STATUSES = list(dict.fromkeys(word for both in OURS.items() for word in both))  # the paper's word, then ours
 INTRO = """\
 We turn each claim of the paper into comparisons of numbers. The same code makes these comparisons on the paper's own
 tables and on our runs. Built by `make claims`: do not edit.
@@ -84,8 +85,7 @@ def card(entry):
 
 
 def shown(verdict):
-    found = {"verdict": verdict.status, "how": how(verdict), "why": verdict.why}
-    return found | {"numbers": "; ".join(numbers(verdict))}
+    return {"verdict": verdict.status, "how": how(verdict), "why": verdict.why, "numbers": numbers(verdict)}
 
 
 def how(verdict):
@@ -95,13 +95,13 @@ def how(verdict):
 
 
 def numbers(verdict):
-    """Return the counts, the missing cells, and how noise was treated, one text each."""
+    """Return the counts, the missing cells, and how noise was treated."""
     inner = verdict.elsewhere or verdict
-    known = ", ".join(filter(None, [inner.seeds, inner.judged]))
-    found = [*filter(None, inner.evidence.split("; ")), verdict.missing and f"missing: {verdict.missing}"]
+    found = [inner.evidence, verdict.missing and f"missing: {verdict.missing}"]
     if verdict.elsewhere and inner.missing:
         found.append(f"missing there: {inner.missing}")
-    return [text for text in [*found, known] if text]
+    found.append(", ".join(filter(None, [inner.seeds, inner.judged])))
+    return "; ".join(filter(None, found))
 
 
 def short(verdict):
@@ -118,7 +118,7 @@ def short(verdict):
 def count_text(statuses):
     """Return 'reproduced 12, partly 5' in a fixed order."""
     counts = Counter(statuses)
-    return ", ".join(f"{status} {counts[status]}" for status in dict.fromkeys(STATUSES) if counts[status]) or "none"
+    return ", ".join(f"{status} {counts[status]}" for status in STATUSES if counts[status]) or "none"
 
 
 def counts(ledger):
@@ -166,17 +166,17 @@ def ours_in_short(entry, protocol):
     """Return the verdict under one protocol. If that protocol does not test the claim, one that does follows."""
     if protocol not in entry.ours:
         return "–"
-    tested = [(name, verdict) for name, verdict in entry.ours.items() if verdict.status != NOT_TESTED]
-    other = f"; `{tested[0][0]}`: {short(tested[0][1])}" if tested and tested[0][0] != protocol else ""
-    return short(entry.ours[protocol]) + (other if entry.ours[protocol].status == NOT_TESTED else "")
+    own = entry.ours[protocol]
+    tested = [f"`{name}`: {short(each)}" for name, each in entry.ours.items() if each.status != NOT_TESTED]
+    return "; ".join([short(own), *tested[:1]]) if own.status == NOT_TESTED else short(own)
 
 
 def section(card):
     """Return one claim: its words, its verdicts with their reasons, and the numbers folded."""
-    verdicts = {f"- The paper: {judged(card['paper'])}": []}
-    for side in card["ours"]:  # protocols with the same verdict for the same reason share a line
-        verdicts.setdefault(judged(side), []).append(f"`{side['protocol']}`")
-    lines = [f"- Ours, {', '.join(who)}: {text}" if who else text for text, who in verdicts.items()]
+    lines = [f"- The paper: {judged(card['paper'])}"]
+    for text, sides in group_by(card["ours"], judged).items():  # the same verdict for the same reason shares a line
+        names = ", ".join(f"`{side['protocol']}`" for side in sides)
+        lines.append(f"- Ours, {names}: {text}")
     note = [f"Note: {card['note']}"] if card["note"] else []
     head = f'<a id="{card["id"].lower()}"></a>\n\n### {card["id"]} {card["claim"]}'  # README links to this address
     return "\n\n".join([head, quoted(card), "\n".join(lines), *note, folded(card)])
