@@ -59,23 +59,23 @@ class Value:
         return Value(ratio, half, ratio * hypot(self.se / self.mean, other.se / other.mean))
 
     @property
-    def paired(self):
-        return self.sampling is not None
-
-    @property
     def judged(self):
         """How noise is accounted for; empty for printed numbers and counts, which have none."""
-        return "paired" if self.paired else "unpaired" if self.se and not self.half else ""
+        return "paired" if self.sampling else "unpaired" if self.se and not self.half else ""
 
     @cached_property
     def error(self):
-        return self.sampling.error if self.paired else self.se
+        return self.sampling.error if self.sampling else self.se
+
+    @cached_property
+    def freedom(self):
+        """The degrees of freedom of the error; infinite for a normal distribution."""
+        return self.sampling.freedom if self.sampling else inf
 
     @cached_property
     def reach(self):
         """Half the width of a 95 % interval."""
-        few = self.paired and self.sampling.freedom < inf
-        return self.error * (-float(stdtrit(self.sampling.freedom, LEVEL / 2)) if few else Z)
+        return self.error * (Z if self.freedom == inf else -float(stdtrit(self.freedom, LEVEL / 2)))
 
     @property
     def p(self):
@@ -89,8 +89,8 @@ class Value:
             return 1.0
         if not self.error:
             return float(not self.sign)
-        few, far = self.paired and self.sampling.freedom < inf, -abs(self.mean) / self.error
-        return 2 * float(stdtr(self.sampling.freedom, far) if few else ndtr(far))
+        far = -abs(self.mean) / self.error
+        return 2 * float(ndtr(far) if self.freedom == inf else stdtr(self.freedom, far))
 
     @property
     def sign(self):
