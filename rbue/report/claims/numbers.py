@@ -73,7 +73,8 @@ def kind(metric):
 def metrics_of(where, scores, images):
     """Yield one record per metric, each with the error of one run."""
     for metric, value in scores.items():
-        accuracy = scores.get("".join(["accuracy", *metric.partition("@")[1:]]), 0)  # at the same severity
+        _, at, severity = metric.partition("@")
+        accuracy = scores.get(f"accuracy{at}{severity}", 0)
         yield where | {"metric": metric, "value": value, "noise": noise(metric, value, accuracy, images)}
 
 
@@ -174,21 +175,21 @@ def most_common(names):
 
 
 def our_records(run):
-    """Yield one record per metric of a run."""
+    """Yield one record per metric of a run. A run on cifar10_c contributes its scores on corrupted images only."""
     kept = ("protocol", "dataset", "arch", "row", "seed", "machine", "origin", "passes")
     where = {key: getattr(run, key) for key in kept} | {"members": run.result.config.get("members", 1)}
-    scores = {} if run.corrupted else clean(run)  # a run on cifar10_c contributes its corruption scores only
-    sampled = {} if run.corrupted else sampling.of_run(run.result)
-    diverse = {} if run.corrupted or not run.result.diversity else over_pairs(vars(run.result.diversity))
-    for record in metrics_of(where, scores | diverse | corrupted(run.result), run.images):
+    scores, sampled = ({}, {}) if run.corrupted else (clean(run), sampling.of_run(run.result))
+    for record in metrics_of(where, scores | corrupted(run.result), run.images):
         source = run.result.corruptions.source if "@" in record["metric"] else None
         errors = {"sampling": sampled.get(record["metric"]), "noise": noise_of(record, run.result)}
         yield record | errors | {"source": source}
 
 
 def clean(run):
+    """Scores, costs and diversity on clean images, where known."""
     scores = {"accuracy": run.accuracy, "ece": run.ece, "time": None if run.shared or run.on_cpu else run.train_seconds}
     scores |= {"passes": run.passes, "parameters": run.parameters}
+    scores |= over_pairs(vars(run.result.diversity)) if run.result.diversity else {}
     return {metric: value for metric, value in scores.items() if not pd.isna(value)}
 
 
