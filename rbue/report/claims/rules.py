@@ -48,7 +48,7 @@ def shares(items):
     return tuple(Fraction(sum(item.outcome == sign for item in items), len(items)) for sign in (1, -1))
 
 
-def mean_of(pairs):
+def mean_shares(pairs):
     return (sum(each) / len(pairs) for each in zip(*pairs, strict=True))
 
 
@@ -80,7 +80,7 @@ def by_cell(items):
     """
     cells = group_by(items, lambda item: item.cell)
     if all(item.p is not None for item in items):
-        return graded(*mean_of([shares(each) for each in cells.values()]))
+        return graded(*mean_shares([shares(each) for each in cells.values()]))
     excess = [sum(item.outcome for item in each) for each in cells.values()]
     return UNDECIDED if sign_flip_p(excess) > LEVEL else HOLDS if sum(excess) > 0 else FAILS
 
@@ -98,7 +98,7 @@ def sign_flip_p(values):
 def agreed(grade, parts):
     """Grade the parts' grades by the same shares: a part that holds is for the claim, one that fails against it."""
     sides = {HOLDS: (1, 0), PARTLY: (0.5, 0.5), FAILS: (0, 1), UNDECIDED: (0, 0)}
-    return graded(*mean_of([sides[grade(items)] for items in parts]))
+    return graded(*mean_shares([sides[grade(items)] for items in parts]))
 
 
 def all_needed(grade, parts):
@@ -108,7 +108,7 @@ def all_needed(grade, parts):
 
 def on_average(grade, parts):
     """Grade the mean share over the parts: 45 training times weigh no more than 9 accuracies."""
-    return graded(*mean_of([shares(items) for items in parts]))
+    return graded(*mean_shares([shares(items) for items in parts]))
 
 
 @dataclass(frozen=True)
