@@ -49,7 +49,7 @@ def mean(value):
 def build(records, paper_dir):
     """Join each number of another project with the paper's and ours, from our fullest protocol with this row."""
     ours = over_seeds(records[in_tables(records)], KEY, SCORES)
-    ours = ours.iloc[sorted(range(len(ours)), key=lambda k: by_protocol(ours.protocol.iloc[k]))].drop_duplicates(PLACE)
+    ours = ours.sort_values("protocol", key=lambda names: names.map(by_protocol)).drop_duplicates(PLACE)
     paper = paper_cells(paper_dir)[[*PLACE, *SCORES]].rename(columns={score: f"paper_{score}" for score in SCORES})
     frame = published(paper_dir).merge(paper, on=PLACE, how="left").merge(ours, on=PLACE, how="left")
     return frame.assign(n=frame.n.fillna(0).astype(int))
@@ -94,18 +94,18 @@ def compared(differences):
 def notes(frame):
     """Say how to read the table, how we trained, and how each project trained."""
     ours = frame[frame.n > 0].drop_duplicates("protocol")
-    settings = [(row.protocol, canonical(row.dataset, row.protocol, "single")) for row in ours.itertuples()]
+    runs = {row.protocol: canonical(row.dataset, row.protocol, "single") for row in ours.itertuples()}
     files = frame.drop_duplicates("project").sort_values("project", key=lambda names: names.str.lower())
     return [
         "Our numbers are mean ± standard deviation over seeds. The number of seeds is in brackets.",
         "The number after a method is its p or its number of members. Our row is the nearest one.",
-        *(f"Our `{name}`: {told(run)}." for name, run in settings if run),
+        *(
+            f"Our `{name}`: SGD, {run.epochs} epochs, weight decay {run.weight_decay:g}, {run.bins} ECE bins."
+            for name, run in runs.items()
+            if run
+        ),
         *(f"https://github.com/{p.project}, `{p.their_file}`: {p.their_protocol}." for p in files.itertuples()),
     ]
-
-
-def told(run):
-    return f"SGD, {run.epochs} epochs, weight decay {run.weight_decay:g}, {run.bins} ECE bins"
 
 
 def rows(frame):
