@@ -78,7 +78,7 @@ def find(run):
     return result
 
 
-def write_result(run, report, trainings, cost, predictions=None):
+def write_result(run, report, trainings, cost, predictions):
     """Write the run's predictions and its result."""
     content = content_of(run, report, trainings, cost)
     try:

@@ -28,6 +28,11 @@ def need_same_length(where: str, *columns: Sized) -> None:
         raise ValueError(f"{where} has columns of different length")
 
 
+def need_name(where: str, value: Any) -> None:
+    if not (isinstance(value, str) and config.NAME.fullmatch(value)):  # it becomes part of a path
+        raise ValueError(f"{where} is {value!r:.40}, not a name")
+
+
 @dataclass(frozen=True)
 class Seconds:
     """Durations. `train` is an equal share of the pack's time; `alone` is the training time without a pack."""
@@ -204,8 +209,7 @@ class Corruptions:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not config.NAME.fullmatch(self.source):
-            raise ValueError(f"corruptions.source is {self.source!r:.40}, not a name")  # it becomes part of a path
+        need_name("corruptions.source", self.source)
 
 
 @dataclass(frozen=True)
@@ -298,17 +302,13 @@ def check(settings: dict[str, Any]) -> None:
     for key in AXES:
         if key not in settings:
             raise ValueError(f"no config.{key}")
-        if key != "seed" and not is_name(settings[key]):
-            raise ValueError(f"config.{key} is {settings[key]!r:.40}, not a name")  # it becomes part of a path
+        if key != "seed":
+            need_name(f"config.{key}", settings[key])
     kinds = kinds_of(settings["method"])
     try:
         convert_items({key: value for key, value in settings.items() if key in kinds}, kinds)
     except Wrong as wrong:
         raise wrong.inside("config") from None
-
-
-def is_name(value: Any) -> bool:
-    return isinstance(value, str) and bool(config.NAME.fullmatch(value))
 
 
 @cache

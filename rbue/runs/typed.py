@@ -23,22 +23,20 @@ class Wrong(ValueError):
 @cache
 def converter(kind):
     """Return a function value -> the value as this type. It raises Wrong if the type is wrong somewhere inside."""
+    if kind in CONVERTERS:
+        return CONVERTERS[kind]
     if is_dataclass(kind):
         return record_of(kind)
     if get_origin(kind) is UnionType:
         (inner,) = (converter(part) for part in get_args(kind) if part is not NoneType)
         return lambda value: None if value is None else inner(value)
-    if kind in (list[float], list[str]):
-        return numbers if kind == list[float] else texts
     if get_origin(kind) is list:
         inner = converter(*get_args(kind))
         return lambda value: [*map(inner, checked(value, list))]
     if get_origin(kind) is dict:
         inner = converter(get_args(kind)[1])
         return lambda value: convert_items(checked(value, dict), dict.fromkeys(value, inner))
-    if kind is Any:
-        return lambda value: value
-    return {float: number, int: whole_number}.get(kind) or (lambda value: checked(value, kind))
+    return lambda value: checked(value, kind)
 
 
 def record_of(kind):
@@ -98,3 +96,6 @@ def numbers(value):
 def texts(value):
     """Convert a list of texts in the same way. Most of them are names of classes."""
     return value if {*map(type, checked(value, list))} <= {str} else [checked(each, str) for each in value]
+
+
+CONVERTERS = {float: number, int: whole_number, list[float]: numbers, list[str]: texts, Any: lambda value: value}
