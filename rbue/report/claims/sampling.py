@@ -49,8 +49,10 @@ def over_seeds(cell, seeds, scatter):
     """Return the Sampling of a mean over seeds. An ensemble varies as the mean of its members does, and two ensembles
     have no common member (methods/deep_ensemble.py).
 
-    Single networks that are members of an ensemble count as independent of it, so their difference has too large an
-    error.
+    Single networks that are members of an ensemble count as independent of it. If both are better with the same seeds,
+    as in accuracy, the error of their difference is too large. For ECE it is too small, by up to √2, if Single is
+    overconfident and the ensemble underconfident: with a more confident member, one ECE rises and the other falls. Of
+    all claims, only B7 may compare the two.
     """
     mean = mean_of([sampling for _, sampling in seeds])
     return replace(mean, seeds={scatter: 1 / (cell.members.max() * len(seeds))}) if scatter else mean
