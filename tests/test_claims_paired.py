@@ -100,15 +100,15 @@ def test_an_ensemble_varies_less_over_seeds_than_its_members(tmp_path):
     assert scatter.between == pytest.approx(5 / 3) and scatter.freedom == 3
 
 
-def scatters(tmp_path, *rows, **changes):
-    """{(dataset, network, row): its Scatters of the accuracy}, for rows (label, dataset, network, {seed: errors})."""
+def scatters(tmp_path, *rows, metric="accuracy", **changes):
+    """{(dataset, network, row): its Scatters of a metric}, for rows (label, dataset, network, {seed: errors})."""
     runs = []
     for number, (label, dataset, arch, errors) in enumerate(rows):
         for seed, wrong in errors.items():
             entry = result(label, (dataset, arch), seed=seed, **changes)
             runs.append(kept(tmp_path / f"{number}-{seed}", entry, right_but(slice(0, wrong))))
     cells = our_frames(runs)["matched"]
-    cells = cells[cells.metric == "accuracy"].set_index(["dataset", "arch", "row"])
+    cells = cells[cells.metric == metric].set_index(["dataset", "arch", "row"])
     return cells.sampling.map(lambda sampling: sampling.seeds)
 
 
@@ -124,6 +124,14 @@ def test_all_rows_and_networks_of_a_dataset_vary_alike_and_other_datasets_by_the
 def test_ensembles_tell_how_their_members_vary(tmp_path):
     found = scatters(tmp_path, (DE, *C10, {0: 400, 1: 500}))[*C10, DE]
     assert [(s.between, s.freedom, w) for s, w in found.items()] == [(pytest.approx(2), 1, 1 / 8)]
+
+
+@pytest.mark.parametrize(("metric", "freedom"), [("accuracy", 4), ("ece", 3)])
+def test_the_ece_of_ensembles_does_not_tell_how_one_network_varies(metric, freedom, tmp_path):
+    rows = [(DE, *C10, {0: 400, 1: 500}), ("Single", *C10, {0: 300, 1: 400, 2: 500, 3: 600})]
+    found = scatters(tmp_path, *rows, metric=metric)
+    assert {(s.freedom, w) for s, w in found[*C10, DE].items()} == {(freedom, 1 / 8)}
+    assert {(s.freedom, w) for s, w in found[*C10, "Single"].items()} == {(freedom, 1 / 4)}
 
 
 @pytest.mark.parametrize(("changes", "rows"), [({}, [Q8, f"{Q8}@all"]), ({"position": "last"}, [f"{Q8}@last"])])

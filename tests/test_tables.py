@@ -160,7 +160,7 @@ def test_a_row_whose_networks_were_trained_in_two_precisions_says_so():
     other = result("SVI", precision="bf16")
     told = "Networks trained in bf16 and fp32 are averaged, also if they have the same seed"
     assert cell(both, "Single").n == 1 and f"- {told}.\n" in markdown(table(both))
-    assert f"- {told}: ResNet-18 Single.\n" in markdown(table([*both, other]))
+    assert f"- {told}: ResNet-18 (Single).\n" in markdown(table([*both, other]))
     assert "averaged, also" not in markdown(table([both[0], other]))
 
 
@@ -205,9 +205,10 @@ def test_a_training_that_two_rows_share_counts_once():
 def test_a_cell_far_from_the_papers_has_a_reason_or_says_that_there_is_none():
     near, far = result("Single", accuracy=0.9495, ece=0.03), result("MC-RReLU", accuracy=0.90, ece=0.03)
     assert "Far from" not in markdown(table([near]))
-    assert "Far from the paper's number: ResNet-18 MC-RReLU -4.68 pp. Not explained." in markdown(table([near, far]))
+    note = "Far from the paper's number: ResNet-18 MC-RReLU -4.68 points. Not explained."
+    assert note in markdown(table([near, far]))
     known = markdown(table([result("SVI", accuracy=0.90, ece=0.3, where=("cifar10", "matched", "resnet18"))]))
-    assert "ResNet-18 SVI -4.42 pp, ResNet-18 SVI ECE +0.260. The paper gives no settings of its SVI" in known
+    assert "ResNet-18 SVI -4.42 points, ResNet-18 SVI ECE +0.260. The paper gives no settings of its SVI" in known
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -221,7 +222,7 @@ def test_many_cells_far_from_the_papers_are_counted_instead_of_listed():
     archs = ("vgg13", "resnet18", "densenet121")
     runs = [result(label, 0.5, where=("cifar10", "matched", arch)) for arch in archs for label in LABELS]
     (note,) = [line for line in markdown(table(runs)).splitlines() if "accuracy of" in line]
-    printed = "-46.12 pp to -43.37 pp"  # 96.12 and 93.37; three rows have reasons of their own
+    printed = "-46.12 points to -43.37 points"  # 96.12 and 93.37; three rows have reasons of their own
     assert f"paper's number: accuracy of 27 cells ({printed}) and ECE of 3 cells (-0.020). Not explained." in note
 
 
@@ -277,7 +278,7 @@ def test_the_peak_memory_of_one_seed_stands_for_seeds_that_shared_the_gpu():
     alone["trainings"] = [{"packed": 1}]
     runs = [alone, shared, packed("SVI", 50.0, alone=None)]
     assert cell(runs, "Single").ours_peak_train_bytes == 7 and pd.isna(cell(runs, "SVI").ours_peak_train_bytes)
-    assert "not measured: ResNet-18 SVI." in markdown(table(runs))
+    assert "not measured: ResNet-18 (SVI)." in markdown(table(runs))
     shared["environment"]["precision"] = "float32"
     assert pd.isna(cell(runs, "Single").ours_peak_train_bytes)
     shared["environment"]["precision"], shared["trainings"][0]["code"] = alone["environment"]["precision"], "another"
@@ -300,7 +301,7 @@ def packed(label, seconds, alone, **record):
 def test_a_test_time_that_is_missing_has_a_reason():
     timed, untimed = result("Single"), result("SVI") | {"test_ms_per_image": None}
     assert "Test time is unknown" not in markdown(table([timed]))
-    note = "Test time is unknown, since other processes used the GPU or since it was not measured: ResNet-18 SVI."
+    note = "Test time is unknown, since other processes used the GPU or since it was not measured: ResNet-18 (SVI)."
     assert note in markdown(table([timed, untimed]))
 
 
@@ -311,7 +312,7 @@ def test_networks_packed_on_one_gpu_compare_by_their_time_alone():
     assert pd.isna(cell(known, "SVI").ours_peak_train_bytes)  # only a share of what four networks took
     hidden = "Peak memory is unknown, since networks trained at once share it or since it was not measured."
     assert hidden in markdown(table(known))
-    assert "not measured: ResNet-18 Single, SVI." in markdown(table([*known, result("MC-RReLU")]))
+    assert "not measured: ResNet-18 (Single, SVI)." in markdown(table([*known, result("MC-RReLU")]))
     shares = [packed("Single", 50.0, alone=None), packed("SVI", 50.0, alone=None)]
     assert cell(shares, "SVI").ours_train_seconds == 50 and pd.isna(cell(shares, "SVI").ours_time_ratio)
     assert "equal share" in markdown(table(shares))
@@ -322,7 +323,7 @@ def test_a_ratio_of_two_versions_of_the_code_says_so():
     single, rest = packed("Single", 50.0, 120.0, code="one"), packed("MC-RReLU", 50.0, 121.0, code="one")
     assert note not in markdown(table([single, rest]))
     older = packed("SVI", 50.0, 150.0, code="two")
-    assert f"{note}: ResNet-18 SVI." in markdown(table([single, rest, older]))
+    assert f"{note}: ResNet-18 (SVI)." in markdown(table([single, rest, older]))
 
 
 def test_seeds_timed_with_singles_code_stand_for_the_others_of_their_row():
@@ -383,9 +384,25 @@ def test_the_digits_have_a_table_of_their_own_without_the_papers_columns():
 
 
 def test_the_notes_name_protocol_hardware_and_commit():
-    page = markdown(table([result("Single")]))
+    run = result("Single", precision="bf16")
+    page = markdown(table([run]))
     assert "weight decay 0.0005" in page and "the paper states weight decay 0.0001" in page
     assert "NVIDIA H200 (bf16, torch 2.11.0); commit `0123456789`" in page
+    halved = run | {"environment": run["environment"] | {"precision": "float16"}}
+    assert "NVIDIA H200 (trained in bf16, tested in fp16, torch 2.11.0)" in markdown(table([halved]))
+
+
+def test_the_notes_say_in_words_what_the_paper_states():
+    note = markdown(table([result("Single", where=("cifar10", "fast", "resnet18"))]))
+    stated = "the paper states 200 epochs, learning rate 0.1 divided by ten at 45, 67.5, 90 % of training, weight decay"
+    assert f"; {stated} 0.0001.\n" in note
+
+
+def test_a_note_about_most_rows_of_a_network_names_the_others():
+    runs = [result(label) for label in LABELS[:6]]
+    for run in runs[1:]:
+        run["peak_memory_bytes"] = None
+    assert "not measured: ResNet-18 (all but Single).\n" in markdown(table(runs))
 
 
 def test_the_terminal_summary_is_aligned_and_has_ten_rows():

@@ -85,7 +85,8 @@ def test_cells_that_agree_are_also_counted_by_the_noise_of_seeds_alone(between, 
     """Our mean over two seeds and the paper's one: the error is √(between · 3/2), an ensemble's √(between · 3/8)."""
     sentence = verdict.findings(with_scatter(between))[0].sentence
     then = NO if agree < 45 else YES
-    assert f"once, the accuracy agrees in {agree} cells and the ECE in 90; then the answer is “{then}”" in sentence
+    told = f"once, the accuracy agrees in {agree} cells and the ECE in 90; by this rule, the answer is “{then}”"
+    assert told in sentence
     assert "noise of seeds" not in verdict.findings(measured())[0].sentence  # without predictions, it is not known
 
 
@@ -105,19 +106,25 @@ def test_a_comparison_names_the_variants_with_the_lowest_and_the_highest_accurac
     gains = {"MC-RReLU": -1, "MC-DropReLU(0.9)": 2}
     flat = measured(lambda key, value: 90 + gains.get(key[2], 0) if key[3] == "accuracy" else value)
     for row in BASELINES:
-        assert (
-            "ranges from −1.00 for MC-RReLU to +2.00 for MC-DropReLU(0.9). "
-            in about(f"better than {row}", flat).sentence
-        )
+        sentence = about(f"better than {row}", flat).sentence
+        assert "accuracy ranges from −1.00 for MC-RReLU to +2.00 for MC-DropReLU(0.9), that in ECE from " in sentence
+
+
+def test_a_comparison_names_the_variants_with_the_lowest_and_the_highest_ece():
+    gains = {"MC-RReLU": 0.01, "MC-DropReLU(0.9)": -0.02}
+    flat = measured(lambda key, value: 0.05 + gains.get(key[2], 0) if key[3] == "ece" else value)
+    for row in BASELINES:
+        sentence = about(f"better than {row}", flat).sentence
+        assert "that in ECE from −0.020 for MC-DropReLU(0.9) to +0.010 for MC-RReLU. " in sentence
 
 
 @pytest.mark.parametrize(("accuracy", "ece", "counts"), [(9, -0.5, (90, 0)), (-9, 0.5, (0, 90)), (9, 0.5, (0, 0))])
 def test_wins_and_losses_in_both_metrics_are_counted(accuracy, ece, counts):
     sentence = about("better than MC-Dropout", shift(accuracy, ece)).sentence
     won, lost = counts
-    assert "In 90 comparisons of one variant with MC-Dropout(0.2) or MC-Dropout(0.5) on one network, the" in sentence
+    assert "Of 90 comparisons of one variant with MC-Dropout(0.2) or MC-Dropout(0.5) on one network, the" in sentence
     assert sentence.endswith(
-        f"better in both metrics {won} times and worse in both {lost} times (with Holm's correction)"
+        f"better in both metrics in {won or 'none'} and worse in both in {lost or 'none'} (with Holm's correction)"
     )
 
 
@@ -270,9 +277,9 @@ def test_corruption_counts_severities():
     assert "(n = 1)" in finding.sentence
     seeds = {key: 3 if key[2] == "Single" else 1 for key in corrupted(rows).ours.values}
     several = replace(corrupted(rows), ours=Numbers(corrupted(rows).ours.values, seeds))
-    assert "(n = 1 to 3)" in about(CORRUPTION, several).sentence
+    assert "(n = 1; baselines: n = 1 to 3)" in about(CORRUPTION, several).sentence
     fewer = replace(corrupted(rows), corrupted_passes={("cifar10", "resnet18"): [20.0], ("cifar10", "vgg13"): [9.0]})
-    assert "1 of 5 variants are measured (n = 1, 20 passes)" in about(CORRUPTION, fewer).sentence
+    assert "1 of 5 variants are measured (n = 1; 20 passes)" in about(CORRUPTION, fewer).sentence
     assert about(CORRUPTION, corrupted(rows | {"MC-RReLU": 0.05})).answer == YES
     assert about(CORRUPTION, corrupted(rows | {"MC-RReLU": 0.5})).answer == NO
 

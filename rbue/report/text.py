@@ -220,12 +220,12 @@ def rows_of(runs, which):
 
 
 def some_rows(runs, which):
-    """Name the rows of one network that a note is about, or the others if these are fewer; empty if it is about all."""
+    """Name the rows of one network that a note is about. If many are, name the others; empty if it is about all."""
     held = runs.row[which[runs.index]].unique()
     others = runs.row[~runs.row.isin(held)].unique()
     if not len(others):
         return ""
-    return f" (all but {', '.join(others)})" if len(others) < len(held) else f" ({', '.join(held)})"
+    return f" (all but {', '.join(others)})" if len(others) < len(held) > 3 else f" ({', '.join(held)})"
 
 
 FAR = {"accuracy": (0.5, "{:+.2f} points"), "ece": (0.015, "{:+.3f}")}  # larger differences need an explanation

@@ -191,8 +191,8 @@ SHIFT_AND_TINY = {
     "F3": claim(
         [C10_DENSE],
         every,
-        each([DE], SHIFTED, *SHIFTED_ECE, part="Deep Ensemble's ECE below the proposed"),
-        each(SHIFTED, [SINGLE, P5, SVI], *SHIFTED_ECE, part="the proposed ECE below the rest"),
+        each([DE], SHIFTED, *SHIFTED_ECE, part="Deep Ensemble's ECE below RBUE's"),
+        each(SHIFTED, [SINGLE, P5, SVI], *SHIFTED_ECE, part="RBUE's ECE below that of Single, MC-Dropout and SVI"),
     ),
     "B1": claim(TINY[1:], degree, PAR, transfers=False),
     "B2": claim(

@@ -1,5 +1,6 @@
 """How our cells vary, from the stored predictions of their runs: two cells can be paired image by image."""
 
+from collections import defaultdict
 from dataclasses import replace
 
 from rbue.report.bootstrap import mean_of, pool, replicates, scatter_of
@@ -19,12 +20,11 @@ def of_cells(cells):
     All rows and networks of a dataset count as having the same variance over seeds, so that a row with one seed has an
     error over seeds too.
     """
-    by_seed, scatters = [seeds_of(cell) for cell in cells], {}
+    by_seed, scatters = [seeds_of(cell) for cell in cells], defaultdict(list)
     for cell, seeds in zip(cells, by_seed, strict=True):
         if seeds and shows_scatter(cell):
-            found = scatter_of(*zip(*seeds, strict=True)) * cell.members.max()  # an ensemble is a mean over its members
-            scatters.setdefault(measured(cell), []).append(found)
-    known = {key: pool(found) for key, found in scatters.items()}
+            scatters[measured(cell)].append((cell.members.max(), scatter_of(*zip(*seeds, strict=True))))
+    known = {(dataset, metric): common(metric, found) for (dataset, metric), found in scatters.items()}
     return [seeds and over_seeds(c, seeds, known.get(measured(c))) for c, seeds in zip(cells, by_seed, strict=True)]
 
 
@@ -43,6 +43,17 @@ def measured(cell):
 def shows_scatter(cell):
     """Whether it has several seeds that no other row has: `row@all` repeats a row."""
     return cell.seed.nunique() > 1 and not cell.row.iloc[0].endswith("@all")
+
+
+def common(metric, scatters):
+    """Return the Scatter of one network, from those of all rows, each with its number of members.
+
+    An ensemble's accuracy varies as the mean of its members' does. Its other metrics do not, so they count only if no
+    other row has several seeds.
+    """
+    alone = [scatter for members, scatter in scatters if members == 1]
+    everything = [scatter * members for members, scatter in scatters]
+    return pool(alone if alone and metric != "accuracy" else everything)
 
 
 def over_seeds(cell, seeds, scatter):

@@ -55,13 +55,13 @@ def spread_of_slopes(numbers, places):
     Where dropout was also measured in every block, this is asked there too. One p has one coefficient in both
     placements, so its divergence should be the same.
     """
-    part = "a larger coefficient giving a larger {}"
+    part = "a larger q(1-q) or p(1-p) giving a larger {}"
     yield from larger_coefficients(numbers, places, "", part)
     blocks = [place for place in places if all((*place, row + BLOCK, "mean_jsd") in numbers.values for row in DROPOUT)]
     yield from larger_coefficients(numbers, blocks, BLOCK, f"{part}, with dropout in every block")
     for place, row in product(blocks, DROPOUT):
         keys = [(*place, row + BLOCK, "mean_jsd"), (*place, row, "mean_jsd")]
-        part = "the same coefficient giving the same Mean-JSD, with dropout in every block and before the classifier"
+        part = "the same p giving the same Mean-JSD, with dropout in every block and before the classifier"
         yield ask(numbers, part, keys, agree, form=form("mean_jsd"), words=CONDITION)
 
 

@@ -36,12 +36,14 @@ def described(e: Evidence, place: tuple, variants: list[str], others: list[str],
     """Describe one network in full: rows, seeds, passes, severities won, and the median ECEs at the highest one."""
     rows, absent = [*variants, *others], [row for row in BASELINES if row not in others]
     hardest = listed([f"{e.ours.values[*place, row, SHIFTED_ECE[-1]].mean:.3f} for {row}" for row in rows])
-    seeds = from_to(e.ours.n[*place, row, SHIFTED_ECE[0]] for row in rows)
-    passes = f", {from_to(e.corrupted_passes[place], decimals(0))} passes" if place in e.corrupted_passes else ""
+    ours, theirs = (from_to(e.ours.n[*place, row, SHIFTED_ECE[0]] for row in part) for part in (variants, others))
+    seeds = f"n = {ours}" + (f"; baselines: n = {theirs}" if theirs != ours else "")
+    passes = f"; {from_to(e.corrupted_passes[place], decimals(0))} passes" if place in e.corrupted_passes else ""
     return (
-        f"On {place_name(*place)}, {len(variants)} of {len(PROPOSED)} variants are measured (n = {seeds}{passes}). The "
-        f"best variant's median ECE over 19 corruptions is lower {lower_than}. At severity 5, the median ECE is "
-        f"{hardest}" + (f". Not measured there: {', '.join(absent)}" if absent else "")
+        f"On {place_name(*place)}, {len(variants)} of {len(PROPOSED)} variants are measured "
+        f"({seeds}{passes}). The best variant's median ECE over 19 corruptions "
+        f"is lower {lower_than}. At severity 5, the median ECE is {hardest}"
+        + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
 
 
