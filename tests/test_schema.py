@@ -12,10 +12,9 @@ from operator import getitem
 
 import made_up
 import pytest
-from commands import call, start
+from commands import start
 from conftest import PAPER, ROOT
 
-from rbue.config import name_of
 from rbue.errors import UserError
 from rbue.report import position, tables
 from rbue.report.cells import build
@@ -126,6 +125,13 @@ def test_collecting_names_what_is_wrong_with_a_file_and_goes_on(where, value, sa
     assert line.startswith("left out: ") and says in line
 
 
+@pytest.mark.parametrize("other", [1, 3, None, "2"])
+def test_another_format_is_refused(other, tmp_path):
+    path = made_up.write(tmp_path, [whole() | {"format": other}]) / whole()["name"] / "result.json"
+    with pytest.raises(UserError, match=f"it has format {other}, this version reads format {schema.FORMAT}"):
+        schema.read(path)
+
+
 def test_a_truncated_file_is_called_damaged_and_says_what_to_do(tmp_path, capsys):
     path = tmp_path / "run" / "result.json"
     text = json.dumps(whole(), indent=1)
@@ -143,83 +149,6 @@ def test_what_is_no_json_object_is_named(text, tmp_path):
     (tmp_path / "result.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(UserError, match="is not a result of this suite"):
         schema.read(tmp_path / "result.json")
-
-
-# --- format 1 ---------------------------------------------------------------------------------------------------------
-
-
-def of_format_1(label, made=made_up.result, **more):
-    """As format 1 was written: precision=auto, samples for methods without sampling, no number of images."""
-    content = made(label, **more)
-    config = content["config"] | {"precision": "auto", "samples": 100}
-    members = 4 if label == "Deep Ensemble(4)" else 1
-    trainings = [{"name": f"member {k}", "hardware": "NVIDIA H200", "seconds": 9.0} for k in range(members)]
-    old = {key: value for key, value in content.items() if key != "images"}
-    counts = {"count": [0, 400, 9600], "confidence": [None, 0.5, 0.9], "accuracy": [None, 0.4, 0.95]}
-    reliability = {} if "corruptions" in content else {"reliability": counts}
-    return old | {"format": 1, "name": name_of(config), "config": config, "trainings": trainings} | reliability
-
-
-def of_all_kinds():
-    at = ("cifar10", "matched", "vgg13")
-    plain = [of_format_1(label, where=at) for label in ("Single", "Deep Ensemble(4)")]
-    dropout = of_format_1("MC-Dropout(0.2)", where=at, placement="block")
-    return [*plain, dropout, of_format_1("SVI", made=made_up.corrupted, where=at, samples=20)]
-
-
-def files(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def collected(folder):
-    return {found.name: replace(found, folder=None) for found in results.collect(folder)}
-
-
-def test_an_old_result_has_what_it_lacks_absent_and_its_settings_as_they_were_used():
-    single, ensemble, dropout, shifted = made_up.read(of_all_kinds())
-    assert single.format == schema.FORMAT and "samples" not in single.config and "samples" in shifted.config
-    assert {r.config["precision"] for r in (single, ensemble, dropout, shifted)} == {"bf16"}
-    assert dropout.config["placement"] == "last"  # VGG-13 has no blocks
-    assert (single.images, shifted.images, single.peak_memory_bytes.train, single.seconds.alone) == (
-        10_000,
-        *[None] * 3,
-    )
-    assert [part.name.split("-")[2] for part in ensemble.trainings] == ["seed0", "seed1", "seed2", "seed3"]
-
-
-def test_migrating_renames_each_run_once_and_changes_nothing_that_is_read(tmp_path):
-    made_up.write(tmp_path, of_all_kinds())
-    (tmp_path / of_all_kinds()[0]["name"] / "predictions.npz").write_bytes(b"moves along")
-    before = collected(tmp_path)
-    first = call("scripts/migrate.py", "--results", tmp_path)
-    assert collected(tmp_path) == before and len(before) == 4
-    assert {str(path.parent) for path in files(tmp_path) if path.name == "result.json"} == set(before)
-    assert (tmp_path / made_up.read(of_all_kinds())[0].name / "predictions.npz").read_bytes() == b"moves along"
-    once = files(tmp_path)
-    second = call("scripts/migrate.py", "--results", tmp_path)
-    assert files(tmp_path) == once
-    for done, count in ((first, 4), (second, 0)):
-        assert done.stdout.split(": ")[1] == f"{count} results converted to format {schema.FORMAT}\n"
-
-
-def test_migrating_renames_the_weights_of_the_trainings_too(tmp_path):
-    _, ensemble, *_ = of_all_kinds()
-    made_up.write(tmp_path / "runs", [ensemble])
-    (tmp_path / "weights" / "member 2").mkdir(parents=True)
-    call("scripts/migrate.py", "--results", tmp_path / "runs", "--weights", tmp_path / "weights")
-    (third,) = (tmp_path / "weights").glob("*/*/*")
-    assert str(third.relative_to(tmp_path / "weights")) == made_up.read([ensemble])[0].trainings[2].name
-
-
-def test_migrating_onto_an_occupied_name_is_named_and_leaves_both_alone(tmp_path):
-    (old,) = of_all_kinds()[:1]
-    made_up.write(tmp_path, [old])
-    target = tmp_path / made_up.read([old])[0].name
-    results.write(target / "failed.json", {"reason": "another's"})
-    before = files(tmp_path)
-    said = call("scripts/migrate.py", "--results", tmp_path)
-    assert f"{tmp_path / old['name'] / 'result.json'} stays as it is: {target} is there already" in said.stderr
-    assert "0 results" in said.stdout and files(tmp_path) == before
 
 
 # --- a new setting ----------------------------------------------------------------------------------------------------
@@ -277,7 +206,7 @@ def test_a_new_setting_with_a_neutral_value_changes_no_name_and_no_byte(tmp_path
 
 @pytest.mark.parametrize("name", ["/elsewhere/x", "../x", "", ".hidden", "a/b"])
 def test_a_name_that_leads_elsewhere_is_no_name(name):
-    (made,) = of_all_kinds()[:1]
+    made = made_up.result("Single")
     for key in ("dataset", "arch", "protocol"):
         with pytest.raises(ValueError, match=f"config.{key} is .*, not a name"):
             schema.parse(made | {"config": made["config"] | {key: name}})

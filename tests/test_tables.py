@@ -501,7 +501,6 @@ def test_a_dataset_without_results_has_no_tables(tmp_path):
         ("corruption_sheet --image 360", "image=360 must lie in [0, 359]"),
         ("prepare_data digits --size -3", "size=-3 must be at least 1"),
         ("prepare_data mine_c", "mine_c needs no preparation of its own: prepare mine instead"),
-        ("migrate --results rums", "rums is not a folder, so it holds no results"),
     ],
 )
 def test_a_misspelt_word_of_a_script_is_one_sentence(line, says, tmp_path):

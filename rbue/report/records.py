@@ -30,7 +30,7 @@ def records(results):
     frame = frame.astype(dict.fromkeys(FLAGS, bool) | dict.fromkeys(NUMBERS, float))
     held_out = frame.result.map(lambda result: bool(result.config.get("holdout"))).astype(bool)
     known = frame[~held_out].dropna(subset="images").drop_duplicates("dataset").set_index("dataset").images
-    frame["images"] = frame.images.fillna(frame.dataset.map(known))  # corrupted runs of format 1 do not store it
+    frame["images"] = frame.images.fillna(frame.dataset.map(known))  # older runs on corrupted images do not store it
     single = frame[(frame.row == "Single") & in_tables(frame)]
     peak = from_other_seeds(frame.peak_train_bytes, frame, "origin", "precision")
     return frame.assign(**time_ratios(single, frame), peak_train_bytes=peak)

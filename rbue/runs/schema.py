@@ -1,8 +1,8 @@
 """Result: the typed and versioned content of result.json. `read` is the only reader; it needs no torch.
 
-A field with a default may be absent from a file, for example in an older format or on other hardware: then it is None,
+A field with a default may be absent from a file, for example in an older file or on other hardware: then it is None,
 never zero. Format 2 stores which precision `precision=auto` chose and the number of test images. It leaves out settings
-that have no effect, such as Single's `samples`. rbue/runs/format1.py converts older files.
+that have no effect, such as Single's `samples`.
 """
 
 import json
@@ -16,7 +16,6 @@ from zipfile import BadZipFile
 
 from rbue import config, methods
 from rbue.errors import UserError
-from rbue.runs.format1 import upgrade
 from rbue.runs.predictions import Predictions, correct
 from rbue.runs.typed import Wrong, convert_items, converter
 
@@ -282,9 +281,9 @@ def read(path: str | Path) -> Result:
 
 
 def parse(content: dict[str, Any]) -> Result:
-    if content.get("format") not in (1, FORMAT):
-        raise ValueError(f"it has format {content.get('format')}, this version reads 1 to {FORMAT}")
-    result = converter(Result)(upgrade(content) if content["format"] < FORMAT else content)
+    if content.get("format") != FORMAT:
+        raise ValueError(f"it has format {content.get('format')}, this version reads format {FORMAT}")
+    result = converter(Result)(content)
     for metric in ("accuracy", "ece"):
         if metric not in result.metrics:
             raise ValueError(f"no metrics.{metric}")
