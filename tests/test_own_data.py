@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import warnings
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -230,6 +231,17 @@ def test_files_that_are_not_read_are_told_of_in_one_sentence(mine):
         load("mine", folder.parent)
 
 
+def test_hidden_folders_are_neither_read_nor_entered(mine):
+    folder = mine("images") / "mine"
+    (folder / "train/ant/.ipynb_checkpoints").mkdir()
+    shutil.copy(folder / "train/ant/00.png", folder / "train/ant/.ipynb_checkpoints/00.png")
+    for name in ("train/.up", "train/.again", "test/.up", "test/.again"):  # without end, if they were followed
+        (folder / name).symlink_to("..", target_is_directory=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(load("mine", folder.parent).train_images) == 24
+
+
 def test_a_class_of_an_unread_format_is_refused_after_saying_so(mine):
     folder = mine("images") / "mine"
     for path in (folder / "test/bee").iterdir():
@@ -286,7 +298,7 @@ def test_photographs_are_turned_as_their_exif_data_says(mine, form, lossless, si
         assert np.array_equal(found, np.asarray(original)) == (orientation == 1)
 
 
-def test_a_photograph_that_lies_on_its_side_is_cropped_after_it_is_turned(mine):
+def test_a_photograph_that_lies_on_its_side_is_turned_and_cropped(mine):
     folder = mine("images") / "mine"
     photo = Image.new("RGB", (32, 16))
     photo.paste("red", (0, 0, 16, 16))

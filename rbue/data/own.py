@@ -23,7 +23,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps
 from PIL.Image import Transpose
 from torchvision.datasets import ImageFolder
-from torchvision.datasets.folder import IMG_EXTENSIONS
+from torchvision.datasets.folder import IMG_EXTENSIONS, has_file_allowed_extension
 
 from rbue.data import files
 from rbue.data.files import NAMES, list_some
@@ -85,8 +85,19 @@ def read_images(folder, size):
     return arrays | names
 
 
+def is_hidden(path, root):
+    """Return whether a file is hidden or in a hidden folder, such as .ipynb_checkpoints. Such files are not read."""
+    return any(part.startswith(".") for part in Path(os.path.relpath(path, root)).parts)
+
+
 class ClassFolders(ImageFolder):
-    """One folder per class. Hidden folders, such as .ipynb_checkpoints, are not classes."""
+    """One folder per class. Hidden folders and files are left out."""
+
+    def __init__(self, root):
+        super().__init__(root, is_valid_file=self.is_read, allow_empty=True)
+
+    def is_read(self, path):
+        return has_file_allowed_extension(path, IMG_EXTENSIONS) and not is_hidden(path, self.root)
 
     def find_classes(self, directory):
         classes = [name for name in super().find_classes(directory)[0] if not name.startswith(".")]
@@ -99,7 +110,7 @@ def list_split(split):
     """List the images of a split with torchvision's ImageFolder: the classes are the sorted names of the folders."""
     if not split.is_dir():
         raise UserError(f"{split} is missing: put one folder of images per class into it, or use four arrays")
-    found = ClassFolders(split, allow_empty=True)
+    found = ClassFolders(split)
     if strange := [ascii(name) for name in found.classes if not is_text(name)]:
         raise UserError(f"{split} holds folders whose names are not UTF-8 ({list_some(strange)}): rename them")
     if split.name == "train" and len(found.classes) < 2:  # a class that test lacks is named later
@@ -118,15 +129,19 @@ def is_text(name):
 
 
 def warn_of_unread(found):
-    """Tell of files that are not read: those of other formats, and those outside of the class folders. Hidden files,
-    such as .DS_Store, are not meant to be read."""
+    """Tell of files that are not read: those of other formats, and those outside of the class folders."""
     read = {path for path, _ in found.samples}
-    paths = (os.path.join(folder, name) for folder, _, names in os.walk(found.root, followlinks=True) for name in names)
-    unread = sorted(os.path.relpath(path, found.root) for path in paths if path not in read)
-    if seen := [path for path in unread if not any(part.startswith(".") for part in Path(path).parts)]:
-        many = f"{len(seen)} files that are not read, such as" if len(seen) > 1 else "a file that is not read,"
+    if unread := sorted(os.path.relpath(path, found.root) for path in walk_visible(found.root) if path not in read):
+        many = f"{len(unread)} files that are not read, such as" if len(unread) > 1 else "a file that is not read,"
         wanted = f"only images in class folders are, with the endings {', '.join(IMG_EXTENSIONS)}"
-        warnings.warn(f"{found.root} holds {many} {seen[0]}: {wanted}", stacklevel=2)
+        warnings.warn(f"{found.root} holds {many} {unread[0]}: {wanted}", stacklevel=2)
+
+
+def walk_visible(root):
+    """Yield the paths of all files that are not hidden. Hidden folders are not entered: they may link anywhere."""
+    for folder, folders, names in os.walk(root, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (os.path.join(folder, name) for name in names if not name.startswith("."))
 
 
 def refuse_other_classes(train, test):
