@@ -452,7 +452,13 @@ def test_dropout_that_is_always_on_shares_no_memory(name):
 
 
 @pytest.mark.parametrize(
-    "part", [lambda h: F.dropout(h, 0.0), lambda h: F.dropout(h, 0.2, True, True), F.alpha_dropout]
+    "part",
+    [
+        lambda h: F.dropout(h, 0.0),
+        lambda h: F.dropout(h, 0.2, True, True),
+        F.alpha_dropout,
+        lambda h: torch.feature_dropout(h, 0.2, False),
+    ],
 )
 def test_functional_dropout_that_returns_its_input_shares_memory(part):
     with pytest.raises(UserError, match=r"in-place rectifier overwrites memory that .* reads later"):

@@ -139,7 +139,7 @@ VIEWS |= {"detach", "data", "real", "imag", "conj", "view_as_real", "view_as_com
 # these return their input if there is nothing to change
 VIEWS |= {"contiguous", "to", "type", "type_as", "float", "double", "half", "bfloat16", "cpu", "cuda"}
 VIEWS |= {"positive", "pos", "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "atleast_3d"}
-VIEWS |= {"broadcast_tensors", *(function.__name__ for function in DROPOUTS)}
+VIEWS |= {"broadcast_tensors", "feature_dropout", *(function.__name__ for function in DROPOUTS)}
 VIEW_MODULES = (nn.Flatten, nn.Unflatten, nn.Identity, *DROPOUTS.values())  # dropout returns its input in eval mode
 
 
