@@ -205,7 +205,7 @@ def as_choice(word):
     default method first, which has no q."""
     own = {name for schema in METHODS.values() for name in own_settings(schema)}
     setting = re.fullmatch(rf"({'|'.join(own)})=([\w.+-]+)", word)
-    return f"{setting[1]}=choice({setting[2]})" if setting else word
+    return f"{setting[1]}=choice({setting[2]})" if setting else str(word)
 
 
 def in_multirun():

@@ -151,7 +151,8 @@ def test_a_sweep_is_asked_for_anywhere_among_settings():
     "words", [["seed=0", "--config-dir", "seed=0", "-m"], ["--config-dir", "seed=0", "-m", "seed=0"]]
 )
 def test_a_value_of_an_option_may_equal_a_setting(words):
-    assert cli.for_hydra(words) == ["seed=0", "--config-dir", "seed=0", "-m"]
+    found = cli.for_hydra(words)
+    assert found == ["seed=0", "--config-dir", "seed=0", "-m"] and {type(word) for word in found} == {str}
 
 
 def test_the_paper_protocol_is_section_4_1_2():
