@@ -140,7 +140,7 @@ def test_a_truncated_file_is_called_damaged_and_says_what_to_do(tmp_path, capsys
         path.write_text(text[:length])
         assert results.collect(tmp_path) == []
         (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith(f"left out: {path} is damaged, since it is not complete JSON (")
+        assert line.startswith(f"left out: {path} is damaged, since it is not valid JSON (")
         assert line.endswith("): move it away to redo it")
 
 

@@ -276,7 +276,7 @@ def read(path: str | Path) -> Result:
         return parse(content | {"folder": str(path.parent)})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError, OSError) as error:
         cut = isinstance(error, json.JSONDecodeError)
-        fault = "is damaged, since it is not complete JSON" if cut else "is not a result of this suite"
+        fault = "is damaged, since it is not valid JSON" if cut else "is not a result of this suite"
         raise UserError(f"{path} {fault} ({error}): move it away to redo it") from error
 
 
