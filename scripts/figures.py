@@ -54,7 +54,10 @@ def report(network, drawn, out, results):
     for figure in [figure for figure, paths in drawn.items() if not paths]:
         missing[makes(figure, network, results)].append(figure)
     if missing:
-        told = "; ".join(f"{', '.join(names)} ('{command}' makes it)" for command, names in missing.items())
+        told = "; ".join(
+            f"{', '.join(names)} ('{command}' makes {'it' if len(names) == 1 else 'them'})"
+            for command, names in missing.items()
+        )
         print(f"  Not drawn yet, since no result here has the data: {told}")
 
 
