@@ -205,7 +205,7 @@ def test_a_training_that_two_rows_share_counts_once():
 def test_a_cell_far_from_the_papers_has_a_reason_or_says_that_there_is_none():
     near, far = result("Single", accuracy=0.9495, ece=0.03), result("MC-RReLU", accuracy=0.90, ece=0.03)
     assert "Far from" not in markdown(table([near]))
-    note = "Far from the paper's number: ResNet-18 MC-RReLU -4.68 points. Not explained."
+    note = "Far from the paper's number (points: percentage points): ResNet-18 MC-RReLU -4.68 points. Not explained."
     assert note in markdown(table([near, far]))
     known = markdown(table([result("SVI", accuracy=0.90, ece=0.3, where=("cifar10", "matched", "resnet18"))]))
     assert "ResNet-18 SVI -4.42 points, ResNet-18 SVI ECE +0.260. The paper gives no settings of its SVI" in known
@@ -223,7 +223,7 @@ def test_many_cells_far_from_the_papers_are_counted_instead_of_listed():
     runs = [result(label, 0.5, where=("cifar10", "matched", arch)) for arch in archs for label in LABELS]
     (note,) = [line for line in markdown(table(runs)).splitlines() if "accuracy of" in line]
     printed = "-46.12 points to -43.37 points"  # 96.12 and 93.37; three rows have reasons of their own
-    assert f"paper's number: accuracy of 27 cells ({printed}) and ECE of 3 cells (-0.020). Not explained." in note
+    assert f": accuracy of 27 cells ({printed}) and ECE of 3 cells (-0.020). Not explained." in note
 
 
 def test_an_underscore_in_a_rows_name_is_text_in_latex():
@@ -402,7 +402,7 @@ def test_a_note_about_most_rows_of_a_network_names_the_others():
     runs = [result(label) for label in LABELS[:6]]
     for run in runs[1:]:
         run["peak_memory_bytes"] = None
-    assert "not measured: ResNet-18 (all but Single).\n" in markdown(table(runs))
+    assert "not measured: ResNet-18 (all measured rows but Single).\n" in markdown(table(runs))
 
 
 def test_the_terminal_summary_is_aligned_and_has_ten_rows():

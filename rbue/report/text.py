@@ -225,7 +225,7 @@ def some_rows(runs, which):
     others = runs.row[~runs.row.isin(held)].unique()
     if not len(others):
         return ""
-    return f" (all but {', '.join(others)})" if len(others) < len(held) > 3 else f" ({', '.join(held)})"
+    return f" (all measured rows but {', '.join(others)})" if len(others) < len(held) > 3 else f" ({', '.join(held)})"
 
 
 FAR = {"accuracy": (0.5, "{:+.2f} points"), "ece": (0.015, "{:+.3f}")}  # larger differences need an explanation
@@ -239,7 +239,10 @@ def difference_notes(table):
         if abs(apart := cell[f"diff_{metric}"]) > limit:  # NaN, of a missing cell, is never greater
             name = f"{arch_name(cell['arch'])} {cell['row']}" + (" ECE" if metric == "ece" else "")
             found[reason(table.explained, cell | {"metric": metric})].append((metric, name, apart))
-    return [f"Far from the paper's number: {far_text(cells)}. {why}." for why, cells in found.items()]
+    return [
+        f"Far from the paper's number (points: percentage points): {far_text(cells)}. {why}."
+        for why, cells in found.items()
+    ]
 
 
 def far_text(cells):

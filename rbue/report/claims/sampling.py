@@ -57,8 +57,8 @@ def common(metric, scatters):
 
 
 def over_seeds(cell, seeds, scatter):
-    """Return the Sampling of a mean over seeds. An ensemble varies as the mean of its members does, and two ensembles
-    have no common member (methods/deep_ensemble.py).
+    """Return the Sampling of a mean over seeds. Two ensembles have no common member (methods/deep_ensemble.py). We
+    assume that an ensemble varies as the mean of its members does. The ECE of our ensembles varies less.
 
     Single networks that are members of an ensemble count as independent of it. If both are better with the same seeds,
     as in accuracy, the error of their difference is too large. For ECE it is too small, by up to √2, if Single is

@@ -155,6 +155,7 @@ def runs(suite):
         run | {"seconds": run["result"].seconds.train, "finished": (run["result"].finished or MISSING)[:10]}
         for run in suite.runs.sort_values("name").to_dict("records")
     ]
-    shared = "Networks that were trained at once share the time equally; the tables show the time of one network alone"
-    caption = f"All {len(lines)} runs that this page is built from. {shared}"
-    return table(RUN, lines, caption, "all-runs", wide=True)
+    caption = f"All {len(lines)} runs that this page is built from"
+    shared = "Networks that were trained at once share their time equally here. Most tables show the time of a "
+    shared += "training alone; their notes say how it was measured."
+    return table(RUN, lines, caption, "all-runs", wide=True, notes=[shared])

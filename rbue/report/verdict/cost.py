@@ -3,7 +3,7 @@
 from statistics import median
 
 from rbue.report.claims.scopes import DE as ENSEMBLE
-from rbue.report.claims.scopes import P5, Q95, SINGLE
+from rbue.report.claims.scopes import Q95, SINGLE
 from rbue.report.columns import decimals, from_to
 from rbue.report.rows import PROPOSED
 from rbue.report.verdict.answers import NO, NO_TIMES, YES, Found
@@ -39,9 +39,6 @@ def inference_cost(e: Evidence) -> Found:
         f"A variant with {passes:.0f} passes takes {median(ratio):.1f} times as long per image as Deep Ensemble(4) "
         f"(median of {len(ratio)} cells, range {from_to(ratio, decimals(1))})"
     )
-    if dropout := [r for row in PROPOSED for r in e.cost_ratios("test_ms_per_image", row, P5)]:
-        text += f" and {median(dropout):.1f} times as long as {P5} (range {from_to(dropout, decimals(1))}), "
-        text += "whose passes repeat only the last layer"
     ece = {(row, kind): e.mean_cost(row, kind) for row in (SINGLE, Q95) for kind in ("ece", "ece_10", "tempered_ece")}
     if all(ece[row, kind] for row in (SINGLE, Q95) for kind in ("ece", "tempered_ece")):
         fewer = f"{ece[Q95, 'ece_10']:.3f} with 10 passes and " if ece[Q95, "ece_10"] else ""
