@@ -95,6 +95,22 @@ class StochasticLayer(nn.Module):
         """Return the number of the current sample for each image, for layers that depend on it instead of drawing."""
         return self.noise.numbers(x.shape[0], x.device)
 
+    def constants(self) -> dict[str, Tensor]:
+        """Return the hyperparameters that the layer reads from tensors, so that networks of all values share the
+        compiled code."""
+        return {}
+
+    def register_constants(self) -> None:
+        for name, value in self.constants().items():
+            self.register_buffer(name, value, persistent=False)
+
+    def _apply(self, fn, recurse=True):
+        """Move or cast the layer. Its constants are set again, since `to_empty` gives tensors without values."""
+        super()._apply(fn, recurse)
+        for name, value in self.constants().items():
+            getattr(self, name).copy_(value)
+        return self
+
     def deterministic(self) -> nn.Module:
         """Return a layer without noise, which computes the mean. It replaces this one in `surgery.deterministic`."""
         raise NotImplementedError
@@ -107,10 +123,12 @@ class DropReLU(StochasticLayer):
         super().__init__()
         within(0, 1, q=q)
         self.q, self.random = q, q < 1
-        self.register_buffer("limit", noise.threshold(q), persistent=False)
+        self.register_constants()
+
+    def constants(self) -> dict[str, Tensor]:
+        return {"limit": noise.threshold(self.q)}
 
     def forward(self, x: Tensor) -> Tensor:
-        # q is read from a tensor, so networks of all q share the compiled code
         return _DropReLU.apply(x, self.keys(x), self.limit) if self.random else x.relu()
 
     def deterministic(self) -> nn.Module:
@@ -147,10 +165,12 @@ class Dropout(StochasticLayer):
         super().__init__()
         within(0, 1, p=p)
         self.p, self.random = p, p > 0
-        self.register_buffer("limit", noise.threshold(1 - p), persistent=False)
+        self.register_constants()
+
+    def constants(self) -> dict[str, Tensor]:
+        return {"limit": noise.threshold(1 - self.p)}
 
     def forward(self, x: Tensor) -> Tensor:
-        # p is read from a tensor, so networks of all p share the compiled code
         return _Dropout.apply(x, self.keys(x), self.limit) if self.random else x
 
     def deterministic(self) -> nn.Module:
@@ -171,8 +191,11 @@ class GaussianWeight(StochasticLayer):
 
     def __init__(self, prior: float) -> None:
         super().__init__()
-        # a tensor, so that networks with different priors share the compiled code
-        self.register_buffer("prior", torch.tensor(float(prior)), persistent=False)
+        self.prior_deviation = float(prior)
+        self.register_constants()
+
+    def constants(self) -> dict[str, Tensor]:
+        return {"prior": torch.tensor(self.prior_deviation)}
 
     def sigma(self) -> Tensor:
         raise NotImplementedError

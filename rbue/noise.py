@@ -61,9 +61,8 @@ def keys(seed, step, rows, sites):
 def _hash(row_keys, places):
     """Return 32 bits of which only the upper ones are well mixed; comparing and scaling need no more."""
     first, second = (row_keys[:, half].view(-1, *[1] * (places.dim() - 1)) for half in (0, 1))
-    x = (
-        places ^ first
-    )  # XOR before any multiplication: a compiler folds index * constant into its index arithmetic, which overflows
+    # XOR before any multiplication: a compiler folds index * constant into its index arithmetic, which overflows
+    x = places ^ first
     x = (x ^ _shift(x, 16, 32)) * LOW_A ^ second
     return (x ^ _shift(x, 15, 32)) * LOW_B
 

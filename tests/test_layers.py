@@ -132,6 +132,15 @@ def test_random_in_training_and_in_testing(layer):
         assert not torch.equal(mode(X), mode(X))
 
 
+@pytest.mark.parametrize("make", [lambda: DropReLU(0.9), lambda: Dropout(0.2), lambda: LearnedGaussian(X, 0.1, 0.3)])
+def test_hyperparameters_survive_the_meta_device(make):
+    with torch.device("meta"):
+        layer = make()
+    assert {buffer.device.type for buffer in layer.buffers()} == {"meta"}
+    found = layer.to_empty(device="cpu").named_buffers()
+    assert [(name, b.tolist()) for name, b in found] == [(name, b.tolist()) for name, b in make().named_buffers()]
+
+
 def test_outside_counted_the_noise_follows_torchs_seed():
     layer = DropReLU(0.5)
     torch.manual_seed(3)
