@@ -23,6 +23,12 @@ def test_rows_can_be_asked_for_inside_a_running_hydra_application():
         assert compose("config", ["protocol=fast"]).protocol == "fast"  # the outer Hydra application continues
 
 
+def test_a_protocol_is_explained_by_its_config():
+    text = rows.protocol_text("paper", {"tinyimagenet", "cifar10", "my_photos"})
+    assert text == "`paper` (200 epochs (TinyImageNet: 150), weight decay 0.0001)"
+    assert rows.protocol_text("mine", {"cifar10"}) == "`mine`"
+
+
 @pytest.mark.parametrize("label", LABELS)
 def test_a_run_of_a_row_is_placed_in_it_at_any_seed_and_precision(label):
     config = cell_identity("cifar100", "paper", "vgg13", label) | {"seed": 7, "precision": "bf16"}

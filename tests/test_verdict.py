@@ -156,15 +156,19 @@ def test_the_only_network_behind_an_answer_is_named():
     assert "mean over CIFAR-10 with ResNet-18 alone, n = 1" in finding.sentence
 
 
+FAST = "`fast` (30 epochs, weight decay 0.0005)"
+
+
 def test_the_verdict_says_which_measured_cells_it_leaves_out():
     full = [made_up.result(row, where=("cifar10", "matched", "resnet18")) for row in ("Single", "SVI")]
     short = [made_up.result(row, where=("cifar10", "fast", arch)) for row, arch in (("Single", "resnet18"),)]
     both, whole = (verdict.build(made_up.read(runs), PAPER)[0].sentence for runs in ([*full, *short], full))
+    assert whole.startswith("With the training protocol `matched` (200 epochs, weight decay 0.0005), our ")
     assert both == whole and "leave out" not in whole  # the same cell under a second protocol adds nothing
     short += [made_up.result(row, where=("cifar10", "fast", "densenet121")) for row in ("Single", "SVI")]
     sentence = verdict.build(made_up.read([*full, *short]), PAPER)[0].sentence
-    added = "All answers here leave out the 2 cells that are measured only with protocol `fast`: CIFAR-10 DenseNet-121"
-    assert sentence == f"{whole}. {added}"
+    added = "All answers here leave out the 2 cells that are measured only with protocol"
+    assert sentence == f"{whole}. {added} {FAST}: CIFAR-10 DenseNet-121"
 
 
 def test_the_answer_about_corruption_names_the_networks_of_other_protocols():
@@ -174,7 +178,7 @@ def test_the_answer_about_corruption_names_the_networks_of_other_protocols():
         for place in (("matched", "resnet18"), ("fast", "densenet121"))
     )
     found = {f.short: f.sentence for f in verdict.build(made_up.read([*full, *short]), PAPER)}
-    added = ". Measured, but not used here, with protocol `fast`: CIFAR-10 DenseNet-121"
+    added = f". Measured, but not used here, with protocol {FAST}: CIFAR-10 DenseNet-121"
     assert found["better calibrated under corruption"].endswith(f"Deep Ensemble(4), SVI{added}")
 
 

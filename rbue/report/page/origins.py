@@ -13,9 +13,8 @@ from rbue.report.page.markup import slug, table
 from rbue.report.page.pictures import benchmark_picture
 from rbue.report.page.suite import links
 from rbue.report.records import commit
-from rbue.report.rows import FULL, HYPERPARAMETER, LABELS, NAMES, ROWS, arch_name, dataset_name, name_order
+from rbue.report.rows import FULL, HYPERPARAMETER, LABELS, NAMES, ROWS, arch_name, dataset_name, protocol_settings
 from rbue.report.tables import of_them_full
-from rbue.runs.compose import canonical
 
 
 def counts(suite):
@@ -49,20 +48,9 @@ def protocols(suite):
     found = suite.runs[~suite.runs.corrupted].groupby("protocol").dataset.unique().items()
     ordered = sorted(found, key=lambda item: (item[0] not in FULL, item[0] != "paper", item[0]))
     return [
-        (name, MEANINGS.get(name, "is your own protocol"), settings(name, sorted(datasets, key=name_order)))
+        (name, MEANINGS.get(name, "is your own protocol"), protocol_settings(name, datasets))
         for name, datasets in ordered
     ]
-
-
-def settings(protocol, datasets):
-    """Return `200 epochs (TinyImageNet: 150), weight decay 0.0005`; None if conf/ has no such protocol."""
-    runs = {dataset: run for dataset in datasets if (run := canonical(dataset, protocol, "single"))}
-    if not runs:
-        return None
-    usual, *_ = runs.values()
-    others = [f"{dataset_name(name)}: {run.epochs}" for name, run in runs.items() if run.epochs != usual.epochs]
-    apart = f" ({', '.join(others)})" if others else ""
-    return f"{usual.epochs} epochs{apart}, weight decay {usual.weight_decay:g}"
 
 
 # --- coverage ---------------------------------------------------------------------------------------------------------

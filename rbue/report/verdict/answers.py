@@ -1,6 +1,7 @@
 """The possible answers, and what several of them say."""
 
 from rbue.report.claims.evidence import listed, places_text
+from rbue.report.rows import protocol_text
 
 Found = tuple[str, str]  # answer and sentence
 YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
@@ -20,5 +21,8 @@ def answer_per_metric(accuracy: bool, ece: bool) -> str:
 
 
 def protocols_and_places(cells: dict) -> str:
-    protocols = listed([f"`{name}`" for name in sorted({name for names in cells.values() for name in names})])
+    """Return `protocol `fast` (30 epochs, weight decay 0.0005): CIFAR-10 DenseNet-121`."""
+    datasets = {cell[0] for cell in cells}
+    names = sorted({name for names in cells.values() for name in names})
+    protocols = listed([protocol_text(name, datasets) for name in names])
     return f"protocol {protocols}: {places_text({cell[:2] for cell in cells})}"

@@ -12,7 +12,7 @@ from rbue.report.claims.scopes import Q95, SINGLE
 from rbue.report.claims.values import Value, of_one_origin
 from rbue.report.columns import from_to
 from rbue.report.records import everywhere, in_tables, over_seeds, records
-from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, by_protocol
+from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, by_protocol, protocol_text
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Evidence:
 
     @property
     def setting(self) -> str:
-        return f"With the training protocol `{self.protocol}`, " if self.protocol else ""
+        datasets = {dataset for dataset, _ in self.ours.places}
+        return f"With the training protocol {protocol_text(self.protocol, datasets)}, " if self.protocol else ""
 
     def places(self, rows: Iterable[str], *metrics: str) -> list:
         """Return the networks on which all these rows have all these metrics."""
