@@ -23,7 +23,7 @@ from rbue.runs.results import collect
 PRINTED = Numbers.of(paper_frame(PAPER))
 OWN = "own", "net"  # a dataset and a network that the paper does not have
 ERRORS = {"accuracy": 0.2, "ece": 0.002}
-BASELINES, CORRUPTION = ("Single", "MC-Dropout", "SVI"), "better calibrated under corruption"
+BASELINES, CORRUPTION = ("Single", "MC-Dropout", "SVI"), "better calibrated under corruption than baselines"
 
 
 def measured(change=lambda key, value: value):
@@ -68,7 +68,7 @@ def test_the_verdict_says_which_differences_count_as_agreement():
         np.hypot(0.2, value.se) for key, value in PRINTED.values.items() if key[3] == "accuracy" and key[2] in LABELS
     ]
     low, high = (0.005 + 1.96 * error for error in (min(errors), max(errors)))
-    assert f"this allows {low:.2f} to {high:.2f} percentage points of accuracy" in sentence
+    assert f"This allows {low:.2f} to {high:.2f} percentage points of accuracy" in sentence
 
 
 def with_scatter(between):
@@ -179,7 +179,7 @@ def test_the_answer_about_corruption_names_the_networks_of_other_protocols():
     )
     found = {f.short: f.sentence for f in verdict.build(made_up.read([*full, *short]), PAPER)}
     added = f". Measured, but not used here, with protocol {FAST}: CIFAR-10 DenseNet-121"
-    assert found["better calibrated under corruption"].endswith(f"Deep Ensemble(4), SVI{added}")
+    assert found[CORRUPTION].endswith(f"Deep Ensemble(4), SVI{added}")
 
 
 def test_the_answer_about_corruption_names_the_networks_that_lack_a_type():
@@ -190,7 +190,7 @@ def test_the_answer_about_corruption_names_the_networks_that_lack_a_type():
     ]
     found = {f.short: f.sentence for f in verdict.build(made_up.read(runs), PAPER)}
     added = "Runs that lack some of the 19 types are not used (CIFAR-10 DenseNet-121: Single, MC-RReLU)"
-    assert found["better calibrated under corruption"].endswith(f"Deep Ensemble(4), SVI. {added}")
+    assert found[CORRUPTION].endswith(f"Deep Ensemble(4), SVI. {added}")
 
 
 def test_only_incomplete_runs_under_corruption_are_told_too_and_only_those_that_would_count():
@@ -198,12 +198,12 @@ def test_only_incomplete_runs_under_corruption_are_told_too_and_only_those_that_
     runs = [made_up.corrupted(row, types=range(18), **where) for row in ("Single", "MC-RReLU", "MC-Dropout(0.2)")]
     runs += [made_up.corrupted("MC-DropReLU(0.8)", types=range(18), position="last", **where)]
     runs += [made_up.result("Single", **where)]
-    found = {f.short: f for f in verdict.build(made_up.read(runs), PAPER)}["better calibrated under corruption"]
+    found = {f.short: f for f in verdict.build(made_up.read(runs), PAPER)}[CORRUPTION]
     added = "Runs that lack some of the 19 types are not used (CIFAR-10 ResNet-18: Single, MC-RReLU)"
     assert found.answer == UNKNOWN and found.sentence.endswith(f"that this needs. {added}")
     again = made_up.corrupted("Single", types=range(19), seed=1, **where)
     found = {f.short: f for f in verdict.build(made_up.read([*runs, again]), PAPER)}
-    assert found["better calibrated under corruption"].sentence.endswith("(CIFAR-10 ResNet-18: MC-RReLU)")
+    assert found[CORRUPTION].sentence.endswith("(CIFAR-10 ResNet-18: MC-RReLU)")
 
 
 def test_under_corruption_a_network_of_the_user_counts_only_alone():

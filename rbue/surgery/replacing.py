@@ -67,9 +67,12 @@ def choose_position(position, nodes):
 
 OTHERS: tuple[type[nn.Module], ...] = (nn.ReLU6, nn.Hardswish, nn.Hardtanh, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.PReLU)
 OTHERS += (nn.ELU, nn.Mish, nn.Softplus, nn.SELU, nn.CELU, nn.GLU, nn.RReLU, nn.Threshold, nn.Tanh)
+OTHERS += (nn.Softsign, nn.LogSigmoid, nn.Hardshrink, nn.Softshrink, nn.Tanhshrink)
 OTHER_CALLS = {"relu6", "hardswish", "hardtanh", "silu", "gelu", "leaky_relu", "prelu", "elu", "mish", "softplus"}
 OTHER_CALLS |= {"selu", "celu", "glu", "rrelu", "threshold", "tanh", "clamp", "clamp_min", "clip"}
+OTHER_CALLS |= {"softsign", "logsigmoid", "hardshrink", "softshrink", "tanhshrink"}
 COMPARED = {"where": "where(x > 0, x, y)", "mul": "x * (x > 0)"}  # rectifiers that are written as a comparison
+COMPARED |= {"masked_fill": "x.masked_fill(x < 0, y)"}
 LARGER = {"max", "maximum", "fmax"}  # of a tensor and a constant, such as zeros
 CONSTANTS = {"zeros", "zeros_like", "new_zeros", "full", "full_like", "new_full", "tensor", "as_tensor"}
 CASTS = {"float", "to", "type", "type_as"}

@@ -47,7 +47,12 @@ QUESTIONS: list[tuple[str, str, tuple[str, ...], Callable[[Evidence], Found]]] =
     ("Is it better than SVI?", "better than SVI", ("A13",), svi),
     ("Is it cheap to train?", "cheap to train", ("A7", "A9", "A11"), training_cost),
     ("Is it cheap at test time?", "cheap at test time", ("A15",), inference_cost),
-    ("Is it better calibrated under corruption?", "better calibrated under corruption", ("F1", "F3"), under_corruption),
+    (
+        "Is it better calibrated under corruption?",
+        "better calibrated under corruption than baselines",
+        ("F1", "F3"),
+        under_corruption,
+    ),
     ("Are its samples more diverse than MC-Dropout's?", "more diverse than MC-Dropout", ("D3", "D4"), diversity),
 ]
 

@@ -79,8 +79,9 @@ def width(allowed: dict[str, list[float]]) -> str:
     """Say which differences count as agreement: {metric: the tolerance of each cell}."""
     accuracy, ece = from_to(allowed["accuracy"], decimals(2)), from_to(allowed["ece"], decimals(3))
     return (
-        "Two numbers agree if rounding and the noise of two independent test sets can explain their difference: this "
-        f"allows {accuracy} percentage points of accuracy and {ece} of ECE, depending on the cell"
+        "Two numbers agree if their difference can come from rounding and from the choice of the test images, as if "
+        f"the two test sets were independent. This allows {accuracy} percentage points of accuracy and {ece} of ECE, "
+        "depending on the cell"
     )
 
 
@@ -125,8 +126,8 @@ def deep_ensemble(e: Evidence) -> Found:
     gaps = {m: mean([best[p, m] - e.value(p, ENSEMBLE, m) for p in places]) for m in QUALITY}
     text = (
         f"Compared with Deep Ensemble(4), the best variant of RBUE shows {compare(gaps)}. "
-        f"These numbers are the {about(e, places, [ENSEMBLE, *PROPOSED])}. We chose the best variant per metric on the "
-        "test images, which favours RBUE"
+        f"These numbers are the {about(e, places, [ENSEMBLE, *PROPOSED])}. For each pair and each "
+        "metric, we chose the best variant on the test images. This favours RBUE"
     )
     return answer_per_metric(**{metric: gap.sign >= 0 for metric, gap in gaps.items()}), text
 
