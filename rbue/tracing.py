@@ -2,7 +2,7 @@
 
 import inspect
 from contextlib import contextmanager
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from typing import Any
 
 import torch
@@ -104,11 +104,12 @@ def refuse_mode(network):
 def trace_in_mode(network, mode, whole):
     """Return the network's graph in one mode, and the names of attributes and buffers that its forward wrote."""
     try:
-        arguments = list(inspect.signature(network.forward).parameters.values())[1:]
-        known = {a.name: a.default for a in arguments if a.default is None or isinstance(a.default, bool)}
+        arguments = list(inspect.signature(network.forward).parameters.values())
+        known = {a.name: a.default for a in arguments[1:] if a.default is None or isinstance(a.default, bool)}
         with in_mode(network, mode), restored(network) as written:
             graph = Tracer(whole).trace(network, known or None)
-            traced = fx.GraphModule(network, remove_arguments(graph, known))
+            fixed = [a.name in known for a in arguments if a.kind not in VARIABLE]
+            traced = fx.GraphModule(network, remove_arguments(graph, fixed))
         return traced, written
     except UserError:
         raise
@@ -244,9 +245,13 @@ def names_used(module):
     return {name for value in values if inspect.isfunction(value) for name in value.__code__.co_names}
 
 
-def remove_arguments(graph, known):
-    """Remove the arguments that were fixed to their defaults, and torch's assertions about their values."""
-    gone = {n for n in graph.nodes if n.op == "placeholder" and n.target.rpartition("_")[0] in known}
+VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # in a graph, they follow all others
+
+
+def remove_arguments(graph, fixed):
+    """Remove the arguments that were fixed to their defaults, and torch's assertions about their values. They are told
+    by position, since torch.fx renames them: mask to mask_1, which may be another argument's name."""
+    gone = set(compress(graph.find_nodes(op="placeholder"), fixed))
     for node in graph.nodes:
         if node.op == "call_function" and node.all_input_nodes and gone >= set(node.all_input_nodes):
             gone.add(node)

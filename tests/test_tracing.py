@@ -83,6 +83,29 @@ def test_arguments_that_default_to_none_or_a_bool_have_it_and_others_stay(tmp_pa
     assert sites(rbue.randomize(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), q=0.5)) == [DropReLU]  # nothing is left over
 
 
+class Features(nn.Linear):
+    def forward(self, image_features, image=None):
+        return super().forward(image_features).relu()
+
+
+class Smoothed(nn.Linear):
+    def forward(self, x, label_smoothing=0.5, label=None, *more, labels=None, label_1=2.0, **others):
+        return super().forward(x).relu() * label_smoothing * label_1
+
+
+class Masked(nn.Linear):
+    def forward(self, x_1, x=None, mask=None, mask_1=3.0, mask_2=False):
+        return super().forward(x_1).relu() * mask_1
+
+
+@pytest.mark.parametrize("kind", [Features, Smoothed, Masked])
+def test_an_argument_stays_though_its_name_begins_with_that_of_a_fixed_one(kind):
+    own, x = kind(8, 3), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+    if kind is Masked:
+        assert torch.equal(rbue.randomize(own, q=1.0)(x, mask_1=5.0), own(x, mask_1=5.0))
+
+
 # --- what depends on the mode -----------------------------------------------------------------------------------------
 
 
