@@ -30,15 +30,23 @@ class Tracer(fx.Tracer):
 
     def call_module(self, module, *arguments):
         path = self.path_of_module(module)
-        if isinstance(module, torch.jit.ScriptModule) and not self.is_leaf_module(module, path):
-            way_out = "use the module as it was before torch.jit"  # the graph would lack its rectifiers and its weights
-            raise UserError(f"{path} is a module of torch.jit, which torch.fx cannot trace: {way_out}")
+        if (origin := made_by(module)) and not self.is_leaf_module(module, path):
+            way_out = f"use the module as it was before {origin}"
+            raise UserError(f"{path} is a module of {origin}, which torch.fx cannot trace: {way_out}")
         return super().call_module(module, *arguments)
 
     def create_node(self, *arguments, **more):
         node = super().create_node(*arguments, **more)
         node.meta["contexts"] = contexts()
         return node
+
+
+def made_by(module):
+    """Return torch.jit, whose modules hide their rectifiers and weights, or torch.export, whose modules stay in one
+    mode, if it made this module; else None."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return "torch.jit"
+    return "torch.export" if any(kind.__module__.startswith("torch.export.") for kind in type(module).__mro__) else None
 
 
 def contexts():
@@ -85,8 +93,8 @@ def refuse_wrapped(network):
     way_out = None
     if isinstance(network, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         way_out = "pass its .module, and wrap the new network"
-    elif isinstance(network, torch.jit.ScriptModule):
-        way_out = "pass the network as it was before torch.jit"
+    elif origin := made_by(network):
+        way_out = f"pass the network as it was before {origin}"
     elif hasattr(network, "_orig_mod"):
         way_out = "pass the network as it was before torch.compile, and compile the new one"
     if way_out:

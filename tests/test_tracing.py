@@ -23,6 +23,10 @@ def test_whatever_tracing_fails_with_is_a_sentence(error):
         rbue.randomize(Network(), q=0.9)
 
 
+def exported(network):
+    return torch.export.export(network.eval(), (torch.randn(3, 4),)).module()
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     ("wrap", "says"),
@@ -30,6 +34,7 @@ def test_whatever_tracing_fails_with_is_a_sentence(error):
         (nn.DataParallel, r"pass its \.module, and wrap the new network"),
         (torch.compile, "pass the network as it was before torch.compile"),
         (torch.jit.script, "pass the network as it was before torch.jit"),
+        (exported, "pass the network as it was before torch.export"),
     ],
 )
 def test_a_wrapped_network_is_refused_with_the_way_out(wrap, says):
@@ -38,10 +43,11 @@ def test_a_wrapped_network_is_refused_with_the_way_out(wrap, says):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_part_of_torch_jit_is_refused_since_its_weights_would_be_left_out():
-    scripted = torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
-    with pytest.raises(UserError, match=r"0 is a module of torch\.jit, which torch\.fx cannot trace"):
-        rbue.randomize(nn.Sequential(scripted, nn.ReLU()), q=0.9)
+@pytest.mark.parametrize(("make", "origin"), [(torch.jit.script, "jit"), (exported, "export")])
+def test_a_part_of_torch_jit_or_torch_export_is_refused_since_weights_or_the_mode_would_be_lost(make, origin):
+    part = make(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Dropout()))
+    with pytest.raises(UserError, match=rf"0 is a module of torch\.{origin}, which torch\.fx cannot trace"):
+        rbue.randomize(nn.Sequential(part, nn.ReLU()), q=0.9)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
