@@ -64,6 +64,7 @@ def trace(network: nn.Module) -> fx.GraphModule:
     """
     need_module(network)
     refuse_wrapped(network)
+    refuse_uninitialized(network)
     whole = set()
     while True:
         try:
@@ -99,6 +100,13 @@ def refuse_wrapped(network):
         way_out = "pass the network as it was before torch.compile, and compile the new one"
     if way_out:
         raise UserError(f"{type(network).__name__} cannot be traced by torch.fx: {way_out}")
+
+
+def refuse_uninitialized(network):
+    """Refuse a network with lazy buffers, as of nn.LazyBatchNorm2d. Lazy weights may get their values later."""
+    lazy = next((name for name, buffer in network.named_buffers() if isinstance(buffer, nn.UninitializedBuffer)), None)
+    if lazy:
+        raise UserError(f"{type(network).__name__} has no {lazy} yet: run one forward pass first, as network(images)")
 
 
 def refuse_mode(network):

@@ -69,6 +69,15 @@ def test_a_network_that_branches_on_data_is_refused_and_what_tracing_wrote_is_pu
     assert not hasattr(network, "last")
 
 
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+def test_a_lazy_network_needs_one_forward_pass_first():
+    network = nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.ReLU(), nn.Linear(8, 3))
+    with pytest.raises(UserError, match=r"Sequential has no 1\.running_mean yet: run one forward pass first"):
+        rbue.randomize(network, q=0.9)
+    network(torch.randn(4, 8))
+    assert sites(rbue.randomize(network, q=0.9)) == [DropReLU]
+
+
 class Optional(nn.Module):
     def __init__(self):
         super().__init__()
