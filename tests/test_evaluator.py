@@ -105,12 +105,15 @@ def test_numbers_of_numpy_are_numbers():
     assert torch.equal(samples_of(net, X, samples=np.int64(2), seed=np.int64(3), batch=np.int32(500)), expected)
 
 
-def test_outputs_that_are_probabilities_already_are_named():
-    torch.manual_seed(0)
+@pytest.mark.parametrize("samples", [1, 3])
+def test_outputs_that_are_probabilities_already_are_named_once(samples):
     plain = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 5), nn.Softmax(1))
-    for net in (plain, rbue.randomize(plain, q=0.9)):
-        with pytest.warns(UserWarning, match="outputs look like probabilities: leave out the network's last softmax"):
-            rbue.predict(net, torch.randn(6, 8), 1)
+    by_hand = nn.Sequential(nn.Linear(8, 16), rbue.DropReLU(0.9), nn.Softmax(1))
+    says = "outputs look like probabilities: leave out the network's last softmax"
+    for net in (plain, rbue.randomize(plain, q=0.9), by_hand):
+        with pytest.warns(UserWarning, match=says) as found:
+            rbue.predict(net, torch.randn(6, 8), samples, batch=2)
+        assert sum("look like" in str(one.message) for one in found) == 1
 
 
 @pytest.mark.parametrize("kind", ["dropreLU", "by hand"])

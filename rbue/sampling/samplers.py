@@ -8,6 +8,7 @@ of the images and of other tensors, since a forward may overwrite them, as x.sub
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from threading import RLock
 from typing import Any
 
@@ -19,6 +20,7 @@ from rbue import metrics, noise, surgery
 from rbue.errors import UserError
 
 Sampler = Callable[..., Iterable[Tensor]]
+Warn = Callable[..., None]
 
 ONE_THREAD = RLock()  # modes and noise belong to a network, and networks may share modules
 
@@ -59,12 +61,14 @@ def sampler(
 
     `shared` are keyword arguments of every pass. `each` names those that a batch brings, with one row per image.
     """
-    shared = shared or {}
+    shared, warn = shared or {}, cache(warnings.warn)  # says the same only once
     if noise.of(network).sites == 0:
-        return lambda x, rows, **own: [probabilities(network(x.clone(), **copied({**shared, **own})), len(x))[None]]
+        return lambda x, rows, **own: [
+            probabilities(network(x.clone(), **copied({**shared, **own})), len(x), warn)[None]
+        ]
     if isinstance(network, fx.GraphModule):
-        return StackedIfPossible(network, samples, seed, stack, shared, each)
-    return lambda x, rows, **own: one_by_one(network, x, rows, samples, seed, {**shared, **own})
+        return StackedIfPossible(network, samples, seed, stack, shared, each, warn)
+    return lambda x, rows, **own: one_by_one(network, x, rows, samples, seed, {**shared, **own}, warn)
 
 
 class StackedIfPossible:
@@ -85,13 +89,13 @@ class StackedIfPossible:
         return self.stacked(x, rows, **own) if self.possible else self.singly(self.samples, x, rows, own)
 
     def singly(self, samples: int, x: Tensor, rows: Tensor, own: Mapping[str, Tensor]) -> Iterator[Tensor]:
-        seed, _, shared, _ = self.settings
-        return one_by_one(self.network, x, rows, samples, seed, {**shared, **own})
+        seed, _, shared, _, warn = self.settings
+        return one_by_one(self.network, x, rows, samples, seed, {**shared, **own}, warn)
 
     def agrees(self, x: Tensor, rows: Tensor, own: Mapping[str, Tensor]) -> bool:
-        seed, _, shared, each = self.settings
+        seed, _, *others = self.settings
         try:
-            (two,) = Stacked(self.network, 2, seed, 2 * len(x), shared, each)(x, rows, **own)
+            (two,) = Stacked(self.network, 2, seed, 2 * len(x), *others)(x, rows, **own)
         except Exception:  # a network's own code may raise anything for a larger batch
             return False
         singly = torch.cat(list(self.singly(2, x, rows, own)))
@@ -109,20 +113,19 @@ def equal_up_to_rounding(probs: Tensor, others: Tensor, tolerance: float) -> boo
     return bool(((logits - other).abs() <= tolerance * spread).all())
 
 
-def probabilities(logits: Any, images: int | None = None, first: bool = True) -> Tensor:
-    """Check a network's output and return its softmax. Only the first pass of a batch looks at the values: a GPU has to
-    finish its work for that."""
+def probabilities(logits: Any, images: int | None = None, warn: Warn | None = None) -> Tensor:
+    """Check a network's output and return its softmax. Only the first pass of a batch gets `warn` and looks at the
+    values: a GPU has to finish its work for that."""
     if not torch.is_tensor(logits) or logits.dim() != 2 or logits.shape[1] < 2:
         got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
         raise UserError(
             f"a prediction needs logits (images, classes) of at least two classes, but the network returns {got}"
         )
-    if images is not None:
-        if images != len(logits):
-            got = f"{len(logits)} rows of logits for {images} images"
-            raise UserError(f"the network returns {got}: it must return one row per image")
-        if first and are_probabilities(logits):
-            warnings.warn("the outputs look like probabilities: leave out the network's last softmax", stacklevel=2)
+    if images is not None and images != len(logits):
+        got = f"{len(logits)} rows of logits for {images} images"
+        raise UserError(f"the network returns {got}: it must return one row per image")
+    if warn and are_probabilities(logits):
+        warn("the outputs look like probabilities: leave out the network's last softmax", stacklevel=2)
     return logits.softmax(-1, dtype=precision_of(logits.device))
 
 
@@ -137,13 +140,19 @@ def precision_of(device: torch.device) -> torch.dtype:
 
 
 def one_by_one(
-    network: nn.Module, x: Tensor, rows: Tensor, samples: int, seed: int, kwargs: Mapping[str, Any]
+    network: nn.Module,
+    x: Tensor,
+    rows: Tensor,
+    samples: int,
+    seed: int,
+    kwargs: Mapping[str, Any],
+    warn: Warn | None = None,
 ) -> Iterator[Tensor]:
     """Yield samples one by one: for noise in the weights, which all images of a pass share, and for networks that are
     not traced."""
     for k in range(samples):
         with noise.counted(network, seed + noise.TEST, k, rows), noise.calls_apart(network):
-            probs = probabilities(network(x.clone(), **copied(kwargs)), len(x), first=k == 0)
+            probs = probabilities(network(x.clone(), **copied(kwargs)), len(x), None if k else warn)
         yield probs[None]
 
 
@@ -162,9 +171,10 @@ class Stacked:
         stack: int,
         shared: Mapping[str, Any],
         each: Sequence[str],
+        warn: Warn,
     ) -> None:
         self.network, self.samples, self.seed, self.stack = network, samples, seed + noise.TEST, stack
-        self.shared = shared
+        self.shared, self.warn = shared, warn
         self.once, self.every = surgery.split_at_noise(network, each)
 
     def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterator[Tensor]:
@@ -173,7 +183,8 @@ class Stacked:
         for number, ks in enumerate(torch.arange(self.samples, device=x.device).split(at_once)):
             with noise.counted(self.network, self.seed, ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
                 logits = self.every.forward(*repeated(given, len(ks)), **copied(self.shared))
-            yield probabilities(logits, len(ks) * len(x), first=number == 0).view(len(ks), len(x), -1)
+            warn = None if number else self.warn
+            yield probabilities(logits, len(ks) * len(x), warn).view(len(ks), len(x), -1)
 
 
 def repeated(given: Any, times: int) -> Any:
