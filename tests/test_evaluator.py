@@ -1,4 +1,5 @@
 import re
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -305,6 +306,52 @@ def test_a_rectifier_of_something_else_than_images_is_refused():
 
     with pytest.raises(UserError, match="a random layer got 12 rows for 4 images: images must come first"):
         rbue.predict(rbue.randomize(Tokens(), q=0.5), torch.randn(4, 3, 8), 1)
+
+
+class Transposed(nn.Module):
+    def __init__(self, activation):
+        super().__init__()
+        self.first, self.activation, self.last = nn.Linear(8, 16), activation, nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.last(self.activation(self.first(x.transpose(0, 1))).mean(0))
+
+
+@pytest.mark.parametrize("tokens", [3, 4, 8])
+@pytest.mark.parametrize("samples", [1, 3])
+def test_tokens_that_come_first_are_refused_though_there_are_as_many_images(tokens, samples):
+    for net in (rbue.randomize(Transposed(nn.ReLU()), q=0.5), Transposed(rbue.DropReLU(0.5))):
+        with pytest.raises(UserError, match=r"a random layer got \d rows for \d images: images must come first"):
+            rbue.predict(net, torch.randn(tokens, tokens, 8), samples)
+
+
+NOT_REPRODUCIBLE = {
+    "dropout": lambda net, h: F.linear(F.dropout(h, 0.5), net.weight),
+    "noise": lambda net, h: F.linear(h + torch.randn_like(h), net.weight),
+    "mean": lambda net, h: F.linear(h - h.mean(0), net.weight),
+    "mean of the logits": lambda net, h: F.linear(h, net.weight) - F.linear(h, net.weight).mean(0)[:5],
+}
+REPRODUCIBLE = {
+    "nothing": lambda net, h: F.linear(h, net.weight),
+    "not a number": lambda net, h: F.linear(h / 0, net.weight),
+    "one batch size": lambda net, h: F.linear(h.view(6, 16), net.weight),
+    "squeezed": lambda net, h: F.linear(h, net.weight).squeeze(),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_REPRODUCIBLE | REPRODUCIBLE)
+@pytest.mark.parametrize("samples", [1, 3])
+def test_a_prediction_that_cannot_be_reproduced_is_named_once_and_no_other_one_is(kind, samples):
+    torch.manual_seed(0)
+    head, x = (NOT_REPRODUCIBLE | REPRODUCIBLE)[kind], torch.randn(12, 8)
+    by_hand = Own(head)
+    by_hand.first = nn.Sequential(by_hand.first, rbue.DropReLU(0.5))
+    for net in (rbue.randomize(Own(head), q=0.5), by_hand):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            rbue.predict(net, x, samples, batch=6)
+        places = [one.filename for one in found if "it is not reproducible" in str(one.message)]
+        assert places == [__file__] * (kind in NOT_REPRODUCIBLE)
 
 
 def test_an_ensemble_averages_its_members():

@@ -66,49 +66,81 @@ def sampler(
         return lambda x, rows, **own: [
             probabilities(network(x.clone(), **copied({**shared, **own})), len(x), warn)[None]
         ]
-    if isinstance(network, fx.GraphModule):
-        return StackedIfPossible(network, samples, seed, stack, shared, each, warn)
-    return lambda x, rows, **own: one_by_one(network, x, rows, samples, seed, {**shared, **own}, warn)
+    return StackedIfPossible(network, samples, seed, stack, shared, each, warn)
+
+
+Given = tuple[Tensor, Tensor, Mapping[str, Tensor]]  # images, their numbers, their keyword arguments
 
 
 class StackedIfPossible:
-    """A sampler that stacks samples if this gives the same numbers as one pass per sample. The first images decide it.
+    """A sampler that stacks samples of a traced network if this gives the same numbers as one pass per sample. The
+    first images decide it.
 
-    The numbers differ if images of a batch affect each other after the noise, as in a batch statistic.
+    The numbers differ if images of a batch affect each other, as in a batch statistic. Then a warning says so.
     """
 
-    def __init__(self, network: fx.GraphModule, samples: int, *settings: Any) -> None:
+    def __init__(self, network: nn.Module, samples: int, *settings: Any) -> None:
         self.network, self.samples, self.settings = network, samples, settings
-        self.stacked = Stacked(network, samples, *settings)
-        self.possible: bool | None = None if samples > 1 else True
+        self.stacked, self.tried = None, False
+        if isinstance(network, fx.GraphModule) and samples > 1:
+            self.stacked = Stacked(network, samples, *settings)
 
     def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterable[Tensor]:
-        if self.possible is None:
-            few = {name: t[:FEW] for name, t in own.items()}
-            self.possible = self.agrees(x[:FEW], rows[:FEW], few)
-        return self.stacked(x, rows, **own) if self.possible else self.singly(self.samples, x, rows, own)
+        few, fewer = (first(count, x, rows, own) for count in (FEW, max(min(len(x), FEW) - 1, 2)))
+        tried, self.tried = self.tried, True
+        if self.stacked and not tried and not self.agrees(self.stacked.network, few, fewer):
+            self.stacked = None
+        if self.stacked:
+            return self.stacked(x, rows, **own)
+        draws = self.singly(self.samples, x, rows, own)
+        return draws if tried else self.checked(draws, fewer)
 
     def singly(self, samples: int, x: Tensor, rows: Tensor, own: Mapping[str, Tensor]) -> Iterator[Tensor]:
         seed, _, shared, _, warn = self.settings
         return one_by_one(self.network, x, rows, samples, seed, {**shared, **own}, warn)
 
-    def agrees(self, x: Tensor, rows: Tensor, own: Mapping[str, Tensor]) -> bool:
-        seed, _, *others = self.settings
+    def agrees(self, network: fx.GraphModule, few: Given, fewer: Given) -> bool:
+        """Compare two stacked samples with two passes on one image fewer."""
+        (x, rows, own), (seed, _, *others) = few, self.settings
         try:
-            (two,) = Stacked(self.network, 2, seed, 2 * len(x), *others)(x, rows, **own)
-        except Exception:  # a network's own code may raise anything for a larger batch
+            (two,) = Stacked(network, 2, seed, 2 * len(x), *others)(x, rows, **own)
+            singly = torch.cat(list(self.singly(2, *fewer)))
+        except Exception:  # a network's own code may raise anything for a batch of another size
             return False
-        singly = torch.cat(list(self.singly(2, x, rows, own)))
-        return equal_up_to_rounding(two, singly, 1e-3 if x.dtype == torch.float32 else 2e-2)
+        return equal_up_to_rounding(two[:, : singly.shape[1]], singly, 1e-3 if x.dtype == torch.float32 else 2e-2)
+
+    def checked(self, draws: Iterator[Tensor], fewer: Given) -> Iterator[Tensor]:
+        """Yield the draws. Warn if the first one differs from a pass with the same noise on its first images alone."""
+        probs = next(draws)
+        alone = self.drawn_alone(fewer)
+        if alone is not None and not equal_up_to_rounding(probs[:, : alone.shape[1]], alone, 2e-2):
+            why = "depends on the other images of its batch, or on random numbers that rbue does not draw"
+            warnings.warn(f"the prediction of an image {why}: it is not reproducible", stacklevel=4)
+        yield probs
+        yield from draws
+
+    def drawn_alone(self, fewer: Given) -> Tensor | None:
+        """Return a sample, or None for a network that needs larger batches. Refuse one in which images do not come
+        first: in a batch of as many images as tokens, this goes unnoticed."""
+        try:
+            return next(self.singly(1, *fewer))
+        except UserError as error:
+            raise UserError(f"for the first {len(fewer[0])} images alone, {error}") from error
+        except Exception:  # a network's own code may raise anything
+            return None
 
 
 FEW = 4  # images on which stacking is tried
 
 
+def first(count: int, x: Tensor, rows: Tensor, own: Mapping[str, Tensor]) -> Given:
+    return x[:count], rows[:count], {name: t[:count] for name, t in own.items()}
+
+
 def equal_up_to_rounding(probs: Tensor, others: Tensor, tolerance: float) -> bool:
     """Compare the logits behind two tensors of probabilities, relative to their range: of a thousand classes, nearly
     all have probabilities near zero, which would always be close to each other."""
-    logits, other = (p.clamp_min(metrics.TINY).log() for p in (probs, others))
+    logits, other = (p.nan_to_num().clamp_min(metrics.TINY).log() for p in (probs, others))
     spread = (other.amax() - other.amin()).clamp_min(0.01)  # nearly equal logits differ by rounding alone
     return bool(((logits - other).abs() <= tolerance * spread).all())
 
