@@ -17,7 +17,7 @@ from rbue.report.claims import build, markdown, our_frames, summary
 from rbue.report.claims.text import counts
 from rbue.report.tables import put_between
 from rbue.report.verdict import BEGIN, END
-from rbue.runs.results import collect, write
+from rbue.runs.results import collect_some, write
 
 
 def arguments(argv):
@@ -32,11 +32,11 @@ def arguments(argv):
 
 def main(argv=None):
     args = arguments(argv)
-    found = collect(args.results)
+    found = collect_some(args.results)
     frames = our_frames(found)
     ledger = build(found, args.paper, frames)
     write(args.out, markdown(ledger))
-    if args.readme and found:  # without results, the README keeps its verdict
+    if args.readme:
         put_between(args.readme, BEGIN, END, verdict.markdown(verdict.build(found, args.paper, frames)))
     if args.print:
         print(f"\n{summary(ledger)}\n")

@@ -470,6 +470,20 @@ def test_a_misspelt_folder_of_results_overwrites_nothing(name, file, tmp_path):
         assert "Traceback" not in done.stderr and out.read_text() == "as it was"
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("name", ["claims", "report"])
+def test_a_folder_without_a_readable_result_overwrites_nothing(name, damaged, tmp_path):
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    runs.mkdir()
+    if damaged:
+        (runs / "result.json").write_text("[")
+    out.write_text("as it was")
+    done = call(f"scripts/{name}.py", "--results", runs, "--out", out)
+    said = f"refused: {runs} holds no result that can be read, so nothing is written: 'make demo' or "
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.splitlines()[-1].startswith(said)
+    assert len(done.stderr.splitlines()) == 1 + damaged and out.read_text() == "as it was"
+
+
 def test_results_of_a_plugin_that_is_not_loaded_are_named_in_one_sentence(tmp_path):
     own = result("Single") | {"name": "cifar10/resnet18/own"}
     own["config"] = own["config"] | {"method": "own", "strength": 2}

@@ -13,6 +13,8 @@ from statistics import mean
 from rbue.errors import UserError
 from rbue.runs import locks, places, provenance, schema
 
+MAKES = f"'make demo' or '{places.COMMAND}' makes some"
+
 
 def folder(run) -> Path:
     return Path(run.results_dir) / run.name
@@ -152,12 +154,19 @@ def collect(results_dir):
     return list(read_all(results_dir))
 
 
+def collect_some(results_dir):
+    """Return the same, or refuse a folder without results, from which nothing must be built: a page that is there would
+    be replaced by an empty one."""
+    if found := collect(results_dir):
+        return found
+    raise UserError(f"{results_dir} holds no result that can be read, so nothing is written: {MAKES}")
+
+
 def read_all(results_dir):
     """Yield the same, so that not all must fit into memory. An unreadable result is reported and left out, and so is a
     copy deeper down, which is not a second seed."""
     if not os.path.isdir(results_dir):
-        way_out = f"'make demo' or '{places.COMMAND}' makes some"
-        raise UserError(f"{results_dir} is not a folder, so it holds no results: {way_out}")
+        raise UserError(f"{results_dir} is not a folder, so it holds no results: {MAKES}")
     names = set()
     for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path.parts)):
         try:
