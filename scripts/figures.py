@@ -30,10 +30,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results, refuse_unknown_filter
+from rbue.errors import UserError
 from rbue.report.figures import draw, draw_general, headline, left_out, makes, networks
 from rbue.report.records import records
-from rbue.runs.places import COMMAND
-from rbue.runs.results import collect
+from rbue.runs.results import MAKES, collect_some
 
 
 def arguments(argv):
@@ -63,14 +63,12 @@ def report(network, drawn, out, results):
 
 def main(argv=None):
     args = arguments(argv)
-    results = collect(args.results)
+    results = collect_some(args.results)
     wanted = {key: getattr(args, key) for key in ("dataset", "protocol", "arch")}
     refuse_unknown_filter(results, **wanted)
     runs = records(results)
     found = [n for n in networks(runs, args.paper) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
-    if not found:
-        print(f"{args.results} holds no results for a figure: 'make demo' or '{COMMAND}' makes some")
-    else:
+    if found:
         general = draw_general(args.out)
         if not any(wanted.values()):
             general += headline.draw(runs, args.paper, args.out)
@@ -79,6 +77,8 @@ def main(argv=None):
         report(network, draw(network, args.out), args.out, args.results)
     if names := left_out(runs):
         print("Not in any figure, since a setting differs from those of its rows:", *names, sep="\n  ")
+    if not found:
+        raise UserError(f"{args.results} holds no results for a figure: {MAKES}")
 
 
 if __name__ == "__main__":

@@ -65,10 +65,9 @@ def is_finished(run):
 
 def begun_cells(folder, words):
     """Return the cells of every table that has a run, and notes on settings that differ from the config here."""
-    found = results.read_all(folder) if Path(folder).is_dir() else []
     finished, costs, cells, notes = [], {}, [], []
     deeper = defaultdict(set)
-    for result in found:
+    for result in results.read_all(folder):
         finished.append(result.config)
         if inner := Path(result.folder).relative_to(folder).parts[:-DEPTH]:
             deeper[tuple(result.config[key] for key in ("dataset", "arch", "protocol"))].add(str(Path(folder, *inner)))

@@ -13,14 +13,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results, refuse_unknown_filter
+from rbue.errors import UserError
 from rbue.methods import METHODS
 from rbue.report import peers, position
 from rbue.report.cells import build
 from rbue.report.records import records
 from rbue.report.tables import BEGIN, END, coverage, headline, put_between, summary, write
 from rbue.runs import compose
-from rbue.runs.places import COMMAND
-from rbue.runs.results import collect
+from rbue.runs.results import MAKES, collect_some
 
 
 def arguments(argv):
@@ -59,15 +59,14 @@ def name_unknown_files(found):
 def main(argv=None):
     args = arguments(argv)
     wanted = {"dataset": args.dataset, "protocol": args.protocol}
-    found = collect(args.results)
+    found = collect_some(args.results)
     refuse_unknown_filter(found, **wanted)
     name_unknown_methods(found)
     name_unknown_files(found)
     runs = records(found)
     tables = build(runs, args.paper, **wanted)
     if not tables:  # the README keeps its tables
-        print(f"{args.results} holds no such results yet: 'make demo' or '{COMMAND}' makes some")
-        return
+        raise UserError(f"{args.results} holds no such results yet: {MAKES}")
     for table in tables:
         paths = write(table, args.out)
         if args.print and len(table.runs):

@@ -570,8 +570,11 @@ def test_the_command_that_makes_a_figure_names_the_users_plugins_and_yaml(monkey
     assert " -m plugins=[mine,yours] --config-dir '/my conf' sweep=rows " in command
 
 
-def test_without_results_the_command_says_so(tmp_path):
-    assert "holds no results for a figure: 'make demo'" in call("scripts/figures.py", "--results", tmp_path).stdout
+def test_without_results_for_a_figure_the_command_says_so_and_names_those_that_are_in_none(tmp_path):
+    runs = write(tmp_path / "runs", [result("Single", epochs=2)])
+    done = call("scripts/figures.py", "--results", runs, "--out", tmp_path / "out")
+    assert done.returncode == 1 and f"refused: {runs} holds no results for a figure: 'make demo'" in done.stderr
+    assert done.stdout.startswith("Not in any figure") and not (tmp_path / "out").exists()
 
 
 def test_the_posterior_shows_each_weight_and_every_epoch_over_seeds():

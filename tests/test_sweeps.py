@@ -191,6 +191,14 @@ def test_status_names_the_folder_of_results_as_the_other_scripts_do(tmp_path):
     assert said == status(f"results_dir={tmp_path}/runs", cwd=tmp_path) and said[0][1].split()[4] == "1"
 
 
+def test_status_refuses_a_missing_folder_unless_it_is_asked_for_a_sweep_that_has_not_begun(tmp_path):
+    done = call("scripts/status.py", "--results", tmp_path / "none")
+    assert done.returncode == 1 and done.stderr.startswith(f"refused: {tmp_path}/none is not a folder, so it holds no")
+    (said,), _ = status("--results", tmp_path, cwd=tmp_path)
+    assert said.startswith(f"{tmp_path} holds no result yet: ")
+    assert status("--results", tmp_path / "none", *TINY, cwd=tmp_path)[0][1].split()[3:8] == ["1", "0", "0", "0", "1"]
+
+
 def test_status_says_that_runs_are_in_a_deeper_folder(tmp_path):
     made_up.write(tmp_path / "theirs", [digits_result()])
     said, _ = status(f"results_dir={tmp_path}", cwd=tmp_path)
