@@ -145,8 +145,10 @@ def test_a_holdout_is_taken_from_the_training_images_and_leaves_the_test_set_alo
     together = torch.cat([held.train_images, held.test_images]).flatten(1).double().sum(1).sort().values
     assert torch.equal(together, digits.train_images.flatten(1).double().sum(1).sort().values)
     assert torch.equal(held.test_labels, data.load_for(digits_run("holdout=200", "seed=3")).test_labels)
-    with pytest.raises(UserError, match="leaves none of the 1437 training images"):
-        data.load_for(digits_run("holdout=1437"))
+    for count, left in ((1436, 1), (1437, 0), (1500, 0)):
+        with pytest.raises(UserError, match=f"={count} leaves {left} of 1437 training images: choose holdout=1435 or"):
+            data.load_for(digits_run(f"holdout={count}"))
+    assert len(data.load_for(digits_run("holdout=1435")).train_images) == 2
 
 
 def test_a_holdout_is_another_run_and_has_no_corrupted_sets(digits_run):

@@ -148,9 +148,11 @@ def load_for(run) -> Data:
 
 def hold_out(data, count):
     """Replace the test images by `count` images of the training set, which are the same for every run."""
-    if count >= len(data.train_images):
-        raise UserError(f"holdout={count} leaves none of the {len(data.train_images)} training images")
-    order = torch.randperm(len(data.train_images), generator=torch.Generator().manual_seed(0))
+    total = len(data.train_images)
+    if count > total - 2:  # a network is tried out with two images
+        left = f"{max(total - count, 0)} of {total} training images"
+        raise UserError(f"holdout={count} leaves {left}: choose holdout={total - 2} or less")
+    order = torch.randperm(total, generator=torch.Generator().manual_seed(0))
     test, train = order[:count].sort().values, order[count:].sort().values
     return replace(
         data,
