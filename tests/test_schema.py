@@ -132,6 +132,15 @@ def test_another_format_is_refused(other, tmp_path):
         schema.read(path)
 
 
+@pytest.mark.parametrize("content", ["[]", "null", "3", '"text"'])
+def test_json_that_is_no_object_is_refused_in_words(content, tmp_path):
+    path = tmp_path / "result.json"
+    path.write_text(content)
+    said = r"is not a result of this suite \(its JSON is not an object in \{\}\): move it away"
+    with pytest.raises(UserError, match=said):
+        schema.read(path)
+
+
 def test_a_truncated_file_is_called_damaged_and_says_what_to_do(tmp_path, capsys):
     path = tmp_path / "run" / "result.json"
     text = json.dumps(whole(), indent=1)

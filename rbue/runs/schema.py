@@ -273,6 +273,8 @@ def read(path: str | Path) -> Result:
         content = json.loads(text)
         if "\\ud" in text or "\\uD" in text:  # perhaps half a character, which no table could be written with
             json.dumps(content, ensure_ascii=False).encode()
+        if not isinstance(content, dict):
+            raise TypeError("its JSON is not an object in {}")
         return parse(content | {"folder": str(path.parent)})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError, OSError) as error:
         cut = isinstance(error, json.JSONDecodeError)
