@@ -42,6 +42,8 @@ def describe(error: BaseException) -> str:
         return str(error)
     if type(error).__name__ == "OutOfMemoryError":
         return out_of_memory(error, "lower eval_batch=, which changes no result")
+    if isinstance(error, OSError) and error.filename and error.strerror:  # those of a network may lack either
+        return f"{error.filename} cannot be used: {error.strerror}"
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 

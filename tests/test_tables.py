@@ -477,6 +477,23 @@ def test_a_folder_without_a_readable_result_overwrites_nothing(name, damaged, tm
     assert len(done.stderr.splitlines()) == 1 + damaged and out.read_text() == "as it was"
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("tables --readme {}/nope.md", "{}/nope.md cannot be used: No such file or directory"),
+        ("claims --readme {}", "{} cannot be used: Is a directory"),
+        ("tables --paper {}", "{}/numbers.json cannot be used: No such file or directory"),
+        ("activations --out /dev/null/x", "/dev/null/x cannot be used: Not a directory"),
+        ("figures --out /dev/null", "/dev/null cannot be used: File exists"),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_named_without_the_name_of_pythons_error(line, says, tmp_path):
+    made_up.write(tmp_path / "results/runs", [result("Single")])
+    script, *words = line.format(tmp_path).split()
+    done = call(f"scripts/{script}.py", *words, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr == f"failed: {says.format(tmp_path)}\n"
+
+
 def test_results_of_a_plugin_that_is_not_loaded_are_named_in_one_sentence(tmp_path):
     own = result("Single") | {"name": "cifar10/resnet18/own"}
     own["config"] = own["config"] | {"method": "own", "strength": 2}
