@@ -298,6 +298,15 @@ def test_weights_of_other_images_of_the_same_name_are_refused(name, digits_run, 
         training.load_or_train([run], others, CPU)
 
 
+def test_an_ensembles_trained_members_are_checked_before_the_others_are_trained(digits_run, few_digits):
+    members = digits_run("method=deep_ensemble", "members=2", "epochs=1").trainings
+    training.load_or_train(members[:1], few_digits, CPU)
+    others = dataclasses.replace(few_digits, train_labels=few_digits.train_labels.roll(1))
+    with pytest.raises(UserError, match=r"weights\.pt was trained on other images of digits"):
+        training.load_or_train(members, others, CPU)
+    assert [results.is_trained(run) for run in members] == [True, False]
+
+
 def test_weights_that_are_not_finite_are_refused(digits_run, few_digits):
     run = digits_run("epochs=1")
     training.load_or_train([run], few_digits, CPU)

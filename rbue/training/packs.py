@@ -3,6 +3,8 @@
 from contextlib import contextmanager, suppress
 from itertools import groupby
 
+import torch
+
 from rbue import data as datasets
 from rbue.errors import failure
 from rbue.runs import devices, locks
@@ -13,10 +15,19 @@ from rbue.training.loop import fit
 
 def load_or_train(runs, data, device):
     """Return the runs' networks and the records of their trainings, loaded from disk or trained now."""
+    check_trained(runs, data)
     for failed in train_missing(runs, data, device):
         if failed:
             raise next(iter(failed.values()))
     return tuple(zip(*(load_trained(run, data, device) for run in runs), strict=True))
+
+
+def check_trained(runs, data):
+    """Refuse wrong weights of a run, such as of other images, before the missing runs are trained for hours."""
+    trained = [run for run in runs if is_trained(run)]
+    if len(trained) < len(runs):  # else they are about to be loaded
+        for run in trained:
+            load_trained(run, data, torch.device("cpu"))
 
 
 def train_in_packs(runs):
