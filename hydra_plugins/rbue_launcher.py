@@ -28,7 +28,8 @@ class PackedLauncher(BasicLauncher):
         runs = {number: one.run for number, (_, one) in waiting.items()}
         for run in {run.device: run for run in runs.values()}.values():
             devices.choose(run.device, run.per_gpu)  # refuse a device that is not there before the first job starts
-        returned = {number: fail_job(waiting.pop(number)[1].run, why) for number, why in without_sets(runs).items()}
+        refused = without_sets(runs) | with_wrong_members(waiting)
+        returned = {number: fail_job(waiting.pop(number)[1].run, why) for number, why in refused.items()}
         parts = [part for _, one in waiting.values() for part in one.trainings.values()]
         for failed in training.train_in_packs(parts):
             for number in ready_jobs(waiting, failed):
@@ -55,16 +56,37 @@ def without_sets(runs):
     tested = {number: run for number, run in runs.items() if run.corruptions != "none"}
     sources = {n: (run.dataset, run.corruptions, run.data_dir, run.size, run.crop) for n, run in tested.items()}
     one_each = {source: tested[number] for number, source in sources.items()}
-    reasons = {source: why_no_sets(run) for source, run in one_each.items()}
+    reasons = {source: why_refused(run, check_sets) for source, run in one_each.items()}
     return {number: reasons[source] for number, source in sources.items() if reasons[source]}
 
 
-def why_no_sets(run):
-    from rbue import data
+def check_sets(run, images):
     from rbue.evaluation import corruption
 
+    corruption.sets(run, images)
+
+
+def with_wrong_members(waiting):
+    """Return {job number: reason} of jobs of which only some networks are trained, and one of these cannot be used.
+    Weights of other jobs are not read here, since there may be thousands."""
+    trained = {number: [*map(results.has_weights, one.trainings)] for number, (_, one) in waiting.items()}
+    partly = {number: waiting[number][1].run for number, those in trained.items() if any(those) and not all(those)}
+    reasons = {number: why_refused(run, check_members) for number, run in partly.items()}
+    return {number: why for number, why in reasons.items() if why}
+
+
+def check_members(run, images):
+    from rbue import training
+
+    training.check_trained(run.trainings, images)
+
+
+def why_refused(run, check):
+    """Return why a check of a run and its images fails, or None."""
+    from rbue import data
+
     try:
-        corruption.sets(run, data.load_for(run))
+        check(run, data.load_for(run))
     except Exception as error:  # the other jobs go on
         return failure(error)
     return None

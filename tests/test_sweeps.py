@@ -161,6 +161,16 @@ def digits_result(label="Single", **changes):
     return made_up.result(label, where=made_up.DIGITS, **changes)
 
 
+def test_a_sweep_trains_no_further_members_of_an_ensemble_whose_first_it_refuses(tmp_path):
+    words = [*TINY, "method=deep_ensemble", "members=2"]
+    first, second = runs(f"{' '.join(words)} weights_dir={tmp_path}/weights")[0].trainings
+    checkpoints.save(results.weights_folder(first) / "weights.pt", {"identity": second.training_identity})
+    done = sweep(tmp_path, *words, "seed=0,5")
+    assert "weights.pt is of another run (seed=1): move it away" in done.stdout + done.stderr
+    assert "1 of 2 jobs failed" in done.stderr and not results.is_trained(second)
+    assert len(results.collect(tmp_path / "results")) == 1  # seed=5 has other members
+
+
 def test_status_takes_the_words_of_a_sweep_as_they_are(tmp_path):
     assert status("-m", *TINY, "seed=0,1", cwd=tmp_path) == status(*TINY, "seed=0,1", cwd=tmp_path)
 
