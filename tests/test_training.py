@@ -26,8 +26,8 @@ class Killed(BaseException):
 SHORT = ("epochs=4", "checkpoint_every=1")
 
 
-def kill_and_resume(run, data, monkeypatch):
-    """Train a run that is killed one step after the checkpoint of its second epoch, and resume it."""
+def kill(run, data, monkeypatch):
+    """Train a run that is killed one step after the checkpoint of its second epoch."""
     train_epoch = loop.train_epoch
 
     def dies_in_epoch_two(group, advance, epoch, bar, stop):
@@ -36,11 +36,9 @@ def kill_and_resume(run, data, monkeypatch):
             raise Killed
         return train_epoch(group, advance, epoch, bar, stop)
 
-    monkeypatch.setattr(loop, "train_epoch", dies_in_epoch_two)
-    with pytest.raises(Killed):
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(loop, "train_epoch", dies_in_epoch_two)
         training.load_or_train([run], data, CPU)
-    monkeypatch.setattr(loop, "train_epoch", train_epoch)
-    training.load_or_train([run], data, CPU)
 
 
 @pytest.mark.parametrize("method", sorted(METHODS.keys() - {"deep_ensemble"}))
@@ -48,9 +46,19 @@ def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits
     settings = (f"method={method}", *SHORT)
     whole, killed = digits_run(*settings), digits_run(*settings, f"weights_dir={tmp_path}/killed")
     training.load_or_train([whole], few_digits, CPU)
-    kill_and_resume(killed, few_digits, monkeypatch)
+    kill(killed, few_digits, monkeypatch)
+    training.load_or_train([killed], few_digits, CPU)
     assert have_same_weights(whole, killed)
     assert not (results.weights_folder(killed) / "checkpoint.pt").exists()
+
+
+def test_a_record_names_all_code_that_trained_a_run(digits_run, few_digits, monkeypatch):
+    run = digits_run(*SHORT)
+    monkeypatch.setattr(loop, "step_code", lambda: "old")
+    kill(run, few_digits, monkeypatch)
+    monkeypatch.setattr(loop, "step_code", lambda: "new")
+    _, (record,) = training.load_or_train([run], few_digits, CPU)
+    assert record["code"] == "old+new" and record["torch"] == provenance.package_version("torch")
 
 
 def test_checkpoints_are_written_as_often_as_asked(digits_run, few_digits, monkeypatch):
@@ -96,7 +104,8 @@ def test_frozen_and_unused_weights_are_left_alone(method, digits_run, few_digits
     training.load_or_train([buffers], few_digits, CPU)
     monkeypatch.setitem(networks.ARCHS, "small", partly_trained)
     (network,), _ = training.load_or_train([own], few_digits, CPU)
-    kill_and_resume(killed, few_digits, monkeypatch)
+    kill(killed, few_digits, monkeypatch)
+    training.load_or_train([killed], few_digits, CPU)
     assert have_same_weights(own, buffers) and have_same_weights(own, killed)
     start = checkpoints.build(own, few_digits).state_dict()
     moved = {name for name, weight in network.state_dict().items() if not torch.equal(weight, start[name])}

@@ -21,6 +21,10 @@ from rbue.training.signals import Stop
 from rbue.training.step import Images, Step
 
 
+def origin():
+    return {"code": step_code(), "torch": package_version("torch")}
+
+
 @dataclass
 class Training:
     """One run in training: its step on the device, its curve with one row per epoch, and its seconds so far."""
@@ -29,6 +33,7 @@ class Training:
     step: Step
     curve: list = field(default_factory=list)
     seconds: float = 0.0
+    origins: list = field(default_factory=lambda: [origin()])  # what trained it, from first to last
     alone: float | None = None  # seconds that the whole training would take with the GPU to itself
     board: object = None
 
@@ -61,6 +66,7 @@ class Training:
                 check_images(saved, self.images, self.run, self.checkpoint)
                 self.step.load(saved["step"])
                 self.curve, self.seconds = saved["curve"], saved["seconds"]
+                self.origins = [o for o in saved.get("origins", []) if o != origin()] + [origin()]
                 self.step.sums.copy_(saved.get("sums", torch.zeros_like(self.step.sums)))
         self.board = open_board(self.run, len(self.curve))
         self.curve_file.unlink(missing_ok=True)  # epochs after the checkpoint are trained again
@@ -70,6 +76,7 @@ class Training:
 
     def save_checkpoint(self):
         content = {"step": self.step.state(), "sums": self.step.sums, "curve": self.curve, "seconds": self.seconds}
+        content["origins"] = self.origins
         save(self.checkpoint, content | {"identity": self.run.training_identity, "images": self.images})
 
     def finish_epoch(self, epoch):
@@ -94,8 +101,7 @@ class Training:
             "parameters": parameters,
             "seconds": self.seconds,
             "alone": self.alone,
-            "code": step_code(),
-            "torch": package_version("torch"),
+            **{key: "+".join(dict.fromkeys(o[key] for o in self.origins)) for key in origin()},
             "curve": {key: [float(f"{row[key]:.5g}") for row in self.curve] for key in ("loss", "accuracy", "kl")},
         }
         saved = {"network": self.step.network.state_dict(), "record": record | shared | self.curve[-1]}
