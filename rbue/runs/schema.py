@@ -59,7 +59,7 @@ class Training:
     packed: int = 1
     hardware: str | None = None
     engine: str | None = None
-    code: str | None = None  # a hash of the code that decides the time of a step
+    code: str | None = None  # a hash of the code of a training step; old+new if it changed between checkpoints
     torch: str | None = None
     parameters: int | None = None
     peak_memory_bytes: int | None = None
