@@ -113,7 +113,7 @@ class StackedIfPossible:
         """Yield the draws. Warn if the first one differs from a pass with the same noise on its first images alone."""
         probs = next(draws)
         alone = self.drawn_alone(fewer)
-        if alone is not None and not equal_up_to_rounding(probs[:, : alone.shape[1]], alone, 5e-2):
+        if alone is not None and not equal_up_to_rounding(probs[:, : alone.shape[1]], alone, 2e-2):
             why = "depends on the other images of its batch, or on random numbers that rbue does not draw"
             warnings.warn(f"the prediction of an image {why}: it is not reproducible", stacklevel=4)
         yield probs
