@@ -152,7 +152,7 @@ def test_each_protocol_is_explained_before_the_first_table(tmp_path):
     assert re.findall(r"<dt><code>(\w+)</code></dt>", before) == ["paper", "matched", "fast"]
     assert "200 epochs, weight decay 0.0005" in before and "30 epochs" in before
     both = build([*runs, result("Single", where=("tinyimagenet", "matched", "vgg13"))], tmp_path, tmp_path)
-    assert "200 epochs (TinyImageNet: 150), weight decay 0.0005" in both.split("<table>")[0]
+    assert "200 epochs, 150 on TinyImageNet, weight decay 0.0005" in both.split("<table>")[0]
 
 
 def test_the_only_network_left_is_one_network_and_a_short_training_is_told_below_table_6(tmp_path):

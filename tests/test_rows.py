@@ -25,7 +25,7 @@ def test_rows_can_be_asked_for_inside_a_running_hydra_application():
 
 def test_a_protocol_is_explained_by_its_config():
     text = rows.protocol_text("paper", {"tinyimagenet", "cifar10", "my_photos"})
-    assert text == "`paper` (200 epochs (TinyImageNet: 150), weight decay 0.0001)"
+    assert text == "`paper` (200 epochs, 150 on TinyImageNet, weight decay 0.0001)"
     assert rows.protocol_text("mine", {"cifar10"}) == "`mine`"
 
 

@@ -61,15 +61,14 @@ def name_order(name):
 
 
 def protocol_settings(protocol, datasets):
-    """Return `200 epochs (TinyImageNet: 150), weight decay 0.0005`; None if conf/ has no such protocol."""
+    """Return `200 epochs, 150 on TinyImageNet, weight decay 0.0005`; None if conf/ has no such protocol."""
     found = {dataset: canonical(dataset, protocol, "single") for dataset in sorted(datasets, key=name_order)}
     runs = {dataset: run for dataset, run in found.items() if run}
     if not runs:
         return None
     usual, *_ = runs.values()
-    others = [f"{dataset_name(name)}: {run.epochs}" for name, run in runs.items() if run.epochs != usual.epochs]
-    apart = f" ({', '.join(others)})" if others else ""
-    return f"{usual.epochs} epochs{apart}, weight decay {usual.weight_decay:g}"
+    others = [f"{run.epochs} on {dataset_name(name)}" for name, run in runs.items() if run.epochs != usual.epochs]
+    return ", ".join([f"{usual.epochs} epochs", *others, f"weight decay {usual.weight_decay:g}"])
 
 
 def protocol_text(protocol, datasets):

@@ -13,7 +13,7 @@ READING = (
     "image. Square brackets hold a 95 % interval over test images. If any row on the dataset has several "
     "seeds, it also covers the choice of seeds. It never covers the version of the code. A claim may be about every "
     "variant and not about the mean; then its verdict may differ from the answer that links to it. A claim is “not "
-    "tested” if less than half of one of its parts is measured and no counterexample decides."
+    "tested” if less than half of one of its parts, such as accuracy, is measured and no counterexample decides."
 )
 
 
