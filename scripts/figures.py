@@ -1,7 +1,7 @@
 """Redraw the paper's figures from finished runs. It takes minutes and needs no GPU and no torch.
 
 python scripts/figures.py                                         # results/runs -> results/figures (= make figures)
-python scripts/figures.py --dataset digits --protocol demo        # only these
+python scripts/figures.py --dataset digits --protocol demo        # only these; cifar10_c is drawn with cifar10
 python scripts/figures.py --results theirs --out theirs/figures   # somebody else's runs
 
 Without --dataset, --protocol and --arch, it writes <out>/headline: our accuracy and ECE compared with the printed ones,
@@ -32,13 +32,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results, refuse_unknown_filter
 from rbue.errors import UserError
 from rbue.report.figures import draw, draw_general, headline, left_out, makes, networks
-from rbue.report.records import records
+from rbue.report.records import NETWORK, records
 from rbue.runs.results import MAKES, collect_some
 
 
 def arguments(argv):
     parser = parser_of_results(__doc__, "results/figures", "where the figures go")
-    for key in ("dataset", "protocol", "arch"):
+    for key in NETWORK:
         parser.add_argument(f"--{key}", help=f"only this {key}'s figures")
     return parse_with_plugins(parser, argv)
 
@@ -61,16 +61,23 @@ def report(network, drawn, out, results):
         print(f"  Not drawn yet, since no result here has the data: {told}")
 
 
+def only(runs, wanted):
+    """Return the records that have the wanted dataset, protocol and arch. Figures of cifar10_c are among cifar10's."""
+    for key, name in wanted.items():
+        runs = runs[runs[key] == (name.removesuffix("_c") if key == "dataset" else name)]
+    return runs
+
+
 def main(argv=None):
     args = arguments(argv)
     results = collect_some(args.results)
-    wanted = {key: getattr(args, key) for key in ("dataset", "protocol", "arch")}
+    wanted = {key: name for key in NETWORK if (name := getattr(args, key)) is not None}
     refuse_unknown_filter(results, **wanted)
-    runs = records(results)
-    found = [n for n in networks(runs, args.paper) if all(v in (None, getattr(n, k)) for k, v in wanted.items())]
+    runs = only(records(results), wanted)
+    found = networks(runs, args.paper)
     if found:
         general = draw_general(args.out)
-        if not any(wanted.values()):
+        if not wanted:
             general += headline.draw(runs, args.paper, args.out)
         print(f"{args.out}: {stems(general)}")
     for network in found:

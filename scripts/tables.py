@@ -37,6 +37,12 @@ def arguments(argv):
     return args
 
 
+def refuse_corrupted(dataset):
+    if dataset and dataset != (clean := dataset.removesuffix("_c")):
+        way_out = f"'python scripts/figures.py --dataset {clean}' draws its box plots"
+        raise UserError(f"--dataset {dataset} has no table in the paper: {way_out}")
+
+
 def name_unknown_methods(found):
     """Say in one sentence which results are of methods whose package is not loaded."""
     unknown = sorted({result.config["method"] for result in found} - METHODS.keys())
@@ -61,6 +67,7 @@ def main(argv=None):
     wanted = {"dataset": args.dataset, "protocol": args.protocol}
     found = collect_some(args.results)
     refuse_unknown_filter(found, **wanted)
+    refuse_corrupted(args.dataset)
     name_unknown_methods(found)
     name_unknown_files(found)
     runs = records(found)

@@ -577,6 +577,13 @@ def test_without_results_for_a_figure_the_command_says_so_and_names_those_that_a
     assert done.stdout.startswith("Not in any figure") and not (tmp_path / "out").exists()
 
 
+def test_a_corrupted_dataset_is_drawn_with_its_clean_one_and_other_datasets_are_not_named(tmp_path):
+    others = [result("Single", epochs=2), result("Single", dataset="cifar100", seed=1, epochs=2)]
+    runs = write(tmp_path / "runs", [result("Single"), *others])
+    done = call("scripts/figures.py", "--results", runs, "--out", tmp_path / "out", "--dataset", "cifar10_c")
+    assert "cifar10/resnet18: behaviours" in done.stdout and done.stdout.count("(epochs=2)") == 1
+
+
 def test_the_posterior_shows_each_weight_and_every_epoch_over_seeds():
     runs = [analysed("SVI", seed=seed) for seed in (0, 1)]
     runs[1]["posterior"][0]["sigma"][2] = 0.012

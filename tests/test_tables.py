@@ -521,6 +521,11 @@ def test_a_dataset_without_results_has_no_tables(tmp_path):
     ("line", "says"),
     [
         ("tables --dataset cifer10", "--dataset cifer10 is not known: the results are of cifar10"),
+        (
+            "tables --dataset cifar10_c",
+            "--dataset cifar10_c has no table in the paper: "
+            "'python scripts/figures.py --dataset cifar10' draws its box plots",
+        ),
         ("figures --arch resnet-18", "--arch resnet-18 is not known: the results are of resnet18"),
         ("corruption_sheet --image 360", "image=360 must lie in [0, 359]"),
         ("prepare_data digits --size -3", "size=-3 must be at least 1"),
