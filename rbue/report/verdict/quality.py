@@ -79,9 +79,8 @@ def width(allowed: dict[str, list[float]]) -> str:
     """Say which differences count as agreement: {metric: the tolerance of each cell}."""
     accuracy, ece = from_to(allowed["accuracy"], decimals(2)), from_to(allowed["ece"], decimals(3))
     return (
-        "Two numbers agree if their difference can come from rounding and from the choice of the test images, as if "
-        f"the two test sets were independent. This allows {accuracy} percentage points of accuracy and {ece} of ECE, "
-        "depending on the cell"
+        "Two numbers agree if rounding and the sampling error of two independent test sets can explain their "
+        f"difference. This allows {accuracy} percentage points of accuracy and {ece} of ECE, depending on the cell"
     )
 
 

@@ -10,10 +10,11 @@ READING = (
     "A *variant* is MC-RReLU, or MC-DropReLU with one of the paper's four q. A *cell* is one method on one network and "
     "one dataset. n is the number of seeds. ECE is the expected calibration error and NLL the negative log-likelihood: "
     "lower is better. AUROC is the probability that an out-of-distribution image has a higher entropy than a test "
-    "image. Square brackets hold a 95 % interval over test images. If any row on the dataset has several "
-    "seeds, it also covers the choice of seeds. It never covers the version of the code. A claim may be about every "
-    "variant and not about the mean; then its verdict may differ from the answer that links to it. A claim is “not "
-    "tested” if less than half of one of its parts, such as accuracy, is measured and no counterexample decides."
+    "image. Square brackets hold a 95 % interval over test images. It includes the noise of seeds if at least one row "
+    "on the dataset has several seeds. It does not include differences between versions of the code. Some claims are "
+    "about every variant and not about the mean, so their verdicts may differ from the answer that links to them. A "
+    "claim is “not tested” if we measured less than half of one of its parts, such as accuracy, and found no "
+    "counterexample."
 )
 
 
