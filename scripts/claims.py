@@ -15,9 +15,10 @@ from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results
 from rbue.report import verdict
 from rbue.report.claims import build, markdown, our_frames, summary
 from rbue.report.claims.text import counts
+from rbue.report.known import collect_known
 from rbue.report.tables import put_between
 from rbue.report.verdict import BEGIN, END
-from rbue.runs.results import collect_some, write
+from rbue.runs.results import write
 
 
 def arguments(argv):
@@ -32,7 +33,7 @@ def arguments(argv):
 
 def main(argv=None):
     args = arguments(argv)
-    found = collect_some(args.results)
+    found = collect_known(args.results)
     frames = our_frames(found)
     ledger = build(found, args.paper, frames)
     write(args.out, markdown(ledger))

@@ -32,8 +32,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results, refuse_unknown_filter
 from rbue.errors import UserError
 from rbue.report.figures import draw, draw_general, headline, left_out, makes, networks
+from rbue.report.known import collect_known
 from rbue.report.records import NETWORK, records
-from rbue.runs.results import MAKES, collect_some
+from rbue.runs.results import MAKES
 
 
 def arguments(argv):
@@ -70,7 +71,7 @@ def only(runs, wanted):
 
 def main(argv=None):
     args = arguments(argv)
-    results = collect_some(args.results)
+    results = collect_known(args.results)
     wanted = {key: name for key in NETWORK if (name := getattr(args, key)) is not None}
     refuse_unknown_filter(results, **wanted)
     runs = only(records(results), wanted)

@@ -13,8 +13,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results
+from rbue.report.known import collect_known
 from rbue.report.page import build
-from rbue.runs.results import collect_some, write
+from rbue.runs.results import write
 
 
 def arguments(argv):
@@ -24,7 +25,7 @@ def arguments(argv):
 def main(argv=None):
     args = arguments(argv)
     out = Path(args.out)
-    page = build(collect_some(args.results), args.paper, out.parent / "figures", out.parent / "benchmarks")
+    page = build(collect_known(args.results), args.paper, out.parent / "figures", out.parent / "benchmarks")
     write(out, page)
     print(f"{out}: {len(page) / 1e6:.1f} MB, open it in any browser: {out.resolve().as_uri()}")
 

@@ -14,13 +14,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 
 from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results, refuse_unknown_filter
 from rbue.errors import UserError
-from rbue.methods import METHODS
 from rbue.report import peers, position
 from rbue.report.cells import build
+from rbue.report.known import collect_known
 from rbue.report.records import records
 from rbue.report.tables import BEGIN, END, coverage, headline, put_between, summary, write
-from rbue.runs import compose
-from rbue.runs.results import MAKES, collect_some
+from rbue.runs.results import MAKES
 
 
 def arguments(argv):
@@ -43,33 +42,12 @@ def refuse_corrupted(dataset):
         raise UserError(f"--dataset {dataset} has no table in the paper: {way_out}")
 
 
-def name_unknown_methods(found):
-    """Say in one sentence which results are of methods whose package is not loaded."""
-    unknown = sorted({result.config["method"] for result in found} - METHODS.keys())
-    if unknown:
-        methods = ", ".join(f"method={name}" for name in unknown)
-        way_out = "name the package with --plugin my_package"
-        print(f"there are results of {methods}, which no loaded package registers: {way_out}", file=sys.stderr)
-
-
-def name_unknown_files(found):
-    """Say in one sentence which results have a dataset, network or protocol whose YAML file is not found here. Tables
-    cannot tell which row such a result is."""
-    groups = ("dataset", "arch", "protocol")
-    choices = sorted({(group, result.config[group]) for result in found for group in groups})
-    if unknown := [f"{group}={name}" for group, name in choices if not compose.file_of(group, name)]:
-        way_out = "name its package with --plugin or its folder with --config-dir"
-        print(f"there are results of {', '.join(unknown)}, whose YAML file is not found: {way_out}", file=sys.stderr)
-
-
 def main(argv=None):
     args = arguments(argv)
     wanted = {"dataset": args.dataset, "protocol": args.protocol}
-    found = collect_some(args.results)
+    found = collect_known(args.results)
     refuse_unknown_filter(found, **wanted)
     refuse_corrupted(args.dataset)
-    name_unknown_methods(found)
-    name_unknown_files(found)
     runs = records(found)
     tables = build(runs, args.paper, **wanted)
     if not tables:  # the README keeps its tables

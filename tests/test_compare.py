@@ -37,3 +37,14 @@ def test_the_users_own_row_can_be_compared(tmp_path, digits_run):
 def test_an_unknown_row_is_refused_with_those_that_are_there():
     with pytest.raises(UserError, match=r"no result is of the row Single2: the rows are Single$"):
         compare(made_up.read([result("Single")]), "Single2", "Single")
+
+
+def test_results_that_are_not_known_are_named_and_the_refusal_mentions_them(capsys):
+    own = result("Single") | {"name": "mine"}
+    own["config"] = own["config"] | {"dataset": "mine"}
+    with pytest.raises(UserError, match=r"the rows are SVI, but some results are left out \(see above\)$"):
+        compare(made_up.read([own, result("SVI")]), "SVI", "Single")
+    told = "left out: 1 result of dataset=mine, whose package or YAML file is not found: name it with rbue.plugins."
+    assert capsys.readouterr().err.startswith(told)
+    with pytest.raises(UserError, match="there is nothing but 1 result of dataset=mine, whose"):
+        compare(made_up.read([own]), "SVI", "Single")

@@ -494,22 +494,33 @@ def test_a_path_that_cannot_be_used_is_named_without_the_name_of_pythons_error(l
     assert done.returncode == 1 and done.stderr == f"failed: {says.format(tmp_path)}\n"
 
 
-def test_results_of_a_plugin_that_is_not_loaded_are_named_in_one_sentence(tmp_path):
-    own = result("Single") | {"name": "cifar10/resnet18/own"}
-    own["config"] = own["config"] | {"method": "own", "strength": 2}
-    made_up.write(tmp_path / "runs", [result("Single"), own])
-    done = call("scripts/tables.py", "--results", tmp_path / "runs", "--out", tmp_path / "tables")
-    told = "there are results of method=own, which no loaded package registers: name the package with --plugin"
-    assert done.returncode == 0 and len(done.stderr.splitlines()) == 1 and told in done.stderr
+def own_and_papers(folder):
+    """Results of the paper's Single, of a method of one's own, and of a dataset and a protocol of one's own."""
+    method, place = (result("Single") | {"name": f"own/{name}"} for name in ("method", "place"))
+    method["config"] = method["config"] | {"method": "own", "strength": 2}
+    place["config"] = place["config"] | {"dataset": "mine", "protocol": "quick"}
+    return made_up.write(folder, [result("Single"), method, place])
 
 
-def test_results_whose_yaml_is_not_found_are_named_in_one_sentence(tmp_path):
-    own = result("Single") | {"name": "mine/resnet18/single"}
-    own["config"] = own["config"] | {"dataset": "mine", "protocol": "quick"}
-    made_up.write(tmp_path / "runs", [result("Single"), own])
-    done = call("scripts/tables.py", "--results", tmp_path / "runs", "--out", tmp_path / "tables")
-    told = "there are results of dataset=mine, protocol=quick, whose YAML file is not found: name its package with"
-    assert done.returncode == 0 and len(done.stderr.splitlines()) == 1 and told in done.stderr
+@pytest.mark.parametrize("script", ["tables", "figures", "claims", "report"])
+def test_results_whose_package_or_yaml_is_not_found_are_named_in_one_sentence(script, tmp_path):
+    runs = own_and_papers(tmp_path / "runs")
+    done = call(f"scripts/{script}.py", "--results", runs, "--out", tmp_path / "out")
+    told = "left out: 2 results of dataset=mine, method=own, protocol=quick, whose package or YAML file is not found"
+    assert done.returncode == 0 and done.stderr == f"{told}: name it with --plugin or --config-dir\n"
+    assert "setting differs" not in done.stdout
+
+
+def test_without_its_yaml_a_table_is_not_written(tmp_path):
+    before = tmp_path / "tables/quick/mine.md"
+    before.parent.mkdir(parents=True)
+    before.write_text("whole")
+    runs = own_and_papers(tmp_path / "runs")
+    call("scripts/tables.py", "--results", runs, "--out", tmp_path / "tables")
+    assert before.read_text() == "whole" and [path.name for path in before.parent.iterdir()] == ["mine.md"]
+    done = call("scripts/tables.py", "--results", runs / "own", "--out", tmp_path / "other")
+    assert done.stderr.startswith("refused: there is nothing but 2 results of dataset=mine, method=own, protocol=quick")
+    assert done.returncode == 1 and not (tmp_path / "other").exists()
 
 
 def test_a_dataset_without_results_has_no_tables(tmp_path):

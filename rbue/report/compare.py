@@ -11,18 +11,24 @@ import pandas as pd
 from rbue.errors import UserError
 from rbue.report.claims.numbers import Numbers, our_records, with_errors
 from rbue.report.claims.scopes import QUALITY
+from rbue.report.known import known
 from rbue.report.records import in_tables, most_passes, records
 
 COLUMNS = ["protocol", "dataset", "arch", "metric", "difference", "low", "high", "p", "n", "n_other", "judged"]
+
+IN_PYTHON = "name it with rbue.plugins.choose(['my_package'], 'my_conf')"
 
 
 def compare(results, row, other):
     """Return `row` minus `other` with its 95 % interval and p-value, per network that has both rows, and per metric.
     Accuracy is in percent. p is for one comparison: correct it (Holm) if you make several."""
-    runs = records(results)
+    kept = known(results, IN_PYTHON)
+    runs = records(kept)
     runs = runs[in_tables(runs)]
     if unknown := [name for name in (row, other) if name not in set(runs.row)]:
-        raise UserError(f"no result is of the row {unknown[0]}: the rows are {', '.join(dict.fromkeys(runs.row))}")
+        there = f"the rows are {', '.join(dict.fromkeys(runs.row))}"
+        others = "" if len(kept) == len(results) else ", but some results are left out (see above)"
+        raise UserError(f"no result is of the row {unknown[0]}: {there}{others}")
     found = [record for run in runs.itertuples() for record in our_records(run) if record["metric"] in QUALITY]
     frame = most_passes(pd.DataFrame(found), ["protocol", "dataset", "arch", "row", "metric", "seed"]).assign(origin="")
     lines = [line for protocol, cells in frame.groupby("protocol") for line in gaps(protocol, cells, row, other)]
