@@ -34,6 +34,13 @@ def test_the_users_own_row_can_be_compared(tmp_path, digits_run):
     assert found.difference[0] == pytest.approx(1.0) and list(found.n) == [1, 1]
 
 
+def test_another_value_of_a_papers_method_can_be_compared(tmp_path):
+    kept(tmp_path / "other", result(Q8, q=0.7), right_but(slice(0, 400)))
+    kept(tmp_path / "papers", result(Q8), right_but(HARD))
+    found = compare(collect(tmp_path), "MC-DropReLU(0.7)", Q8)
+    assert found.difference[0] == pytest.approx(1.0) and found.judged[0] == "paired"
+
+
 def test_an_unknown_row_is_refused_with_those_that_are_there():
     with pytest.raises(UserError, match=r"no result is of the row Single2: the rows are Single$"):
         compare(made_up.read([result("Single")]), "Single2", "Single")

@@ -52,10 +52,14 @@ def test_fewer_samples_are_for_corrupted_sets_alone():
     assert match_row(made_up.corrupted("SVI", samples=20)["config"]) == ("SVI", {})
 
 
-def test_another_value_is_a_row_between_those_of_the_tables():
+def test_another_value_of_the_hyperparameter_is_a_row_and_no_other_setting_is():
     config = cell_identity("cifar10", "paper", "vgg13", "MC-DropReLU(0.8)")
-    assert match_row(config | {"q": 0.7}) == ("MC-DropReLU(0.7)", {"q": 0.7})
-    assert match_row(config | {"q": 0.7, "epochs": 2})[0] is None
+    assert match_row(config | {"q": 0.7, "position": "last"}) == ("MC-DropReLU(0.7)", {})
+    assert match_row(config | {"q": 1.0}) == ("MC-DropReLU(1)", {})
+    assert match_row(config | {"q": 0.80000001}) == ("MC-DropReLU(0.80000001)", {})  # not the paper's 0.8
+    assert match_row(config | {"q": 0.7, "epochs": 2}) == (None, {"q": 0.7, "epochs": 2})
+    ensemble = cell_identity("cifar10", "paper", "vgg13", "Deep Ensemble(4)")
+    assert match_row(ensemble | {"members": 8}) == ("Deep Ensemble(8)", {})
 
 
 def test_a_position_sets_no_row_apart_and_is_named_beside_what_does():

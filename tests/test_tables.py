@@ -118,12 +118,20 @@ def test_a_shortened_run_is_no_result_of_the_protocol():
 
 
 def test_runs_outside_the_rows_are_counted_and_named_with_what_differs():
-    runs = [result("Single", epochs=2), result("MC-DropReLU(0.9)", crop=2), result("MC-DropReLU(0.9)", q=0.7)]
+    runs = [result("Single", epochs=2), result("MC-DropReLU(0.9)", crop=2), result("MC-RReLU", u=0.5)]
     page = markdown(table(runs))
     assert "3 runs are not in this table" in page and "0 of 30 cells measured" in page
-    for run, why in zip(runs, ["(epochs=2)", "(crop=2)", "(q=0.7)"], strict=True):
+    for run, why in zip(runs, ["(epochs=2)", "(crop=2)", "(u=0.5)"], strict=True):
         assert f"`{run['name']}` {why}" in page
     assert "epochs=2" in latex(table(runs)) and "epochs=2" in summary(table(runs))
+
+
+def test_another_value_of_a_papers_method_is_a_row_below_the_papers():
+    found = [*seeds("MC-DropReLU(0.9)", 0.91, 0.92, q=0.7), result("MC-Dropout(0.2)", p=0.3), result("Single")]
+    shown = table(found)
+    assert list(shown.cells.row.unique()) == [*LABELS, "MC-Dropout(0.3)", "MC-DropReLU(0.7)"]
+    assert cell(found, "MC-DropReLU(0.7)").n == 2 and "not in this table" not in markdown(shown)
+    assert shown.measured == 1 and "| MC-DropReLU(0.7) " not in headline([shown])
 
 
 def test_a_position_run_is_no_longer_listed_as_left_out_but_another_change_is():

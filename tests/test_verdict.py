@@ -18,6 +18,7 @@ from rbue.report.rows import LABELS, PROPOSED
 from rbue.report.verdict import IN_ACCURACY, IN_ECE, NO, PARTLY, UNKNOWN, YES
 from rbue.report.verdict.evidence import ENSEMBLE, SINGLE, Evidence, corrupted_passes, gather, scores
 from rbue.report.verdict.quality import signed
+from rbue.runs.compose import canonical
 from rbue.runs.results import collect
 
 PRINTED = Numbers.of(paper_frame(PAPER))
@@ -358,6 +359,14 @@ def test_the_best_row_in_nll_and_ood_detection_is_named_with_its_lead():
     assert "0.875 (+0.375 against Single, +0.375 against Deep" in last[1].sentence
     assert "best variant" not in last[1].sentence  # it is the best of all
     assert "best? MC-DropReLU(0.9).** Over" in verdict.markdown(last)
+
+
+def test_of_the_papers_methods_only_its_rows_can_be_the_best():
+    single, ivon = made_up.result("Single"), canonical("cifar10", "fast", "ivon")
+    own = single | {"name": "ivon", "config": ivon.identity | {"arch": "resnet18"}}
+    found = made_up.read_records([single, own, made_up.result("MC-DropReLU(0.9)", q=0.7)])
+    assert set(found.row) == {"Single", "IVON", "MC-DropReLU(0.7)"}
+    assert set(scores(found)["cifar10", "resnet18"]) == {"Single", "IVON"}
 
 
 def test_a_score_that_a_row_lacks_has_no_line_in_the_verdict():

@@ -50,7 +50,7 @@ def record(result):
         "name": result.name,
         "row": row,
         "position": config.get("position") if papers else None,
-        "listed": row is not None and not differs,  # it is a row of the tables, or a row at another position
+        "listed": row is not None,  # it is in a row of the tables, perhaps at another position
         "differs": ", ".join(f"{key}={value}" for key, value in differs.items()),
         "method": config["method"],
         "hyperparameter": config.get(HYPERPARAMETER.get(config["method"])),

@@ -112,8 +112,8 @@ def match_row(config):
     """Return the run's row and {}, or None and the differences from the nearest row.
 
     A corrupted evaluation belongs to the network trained on the clean dataset. It may use fewer samples, since there
-    are 95 test sets. Another p, q or members gives a row of its own, which is not in the tables. The position of
-    stochastic rectifiers (Section 4.5) does not change the row: it is a separate axis.
+    are 95 test sets. Another p, q or members gives a row of its own, below the paper's. The position of stochastic
+    rectifiers (Section 4.5) does not change the row: it is a separate axis.
     """
     where = config["dataset"].removesuffix("_c"), config["protocol"], config["method"]
     if not (usual := canonical(*where)):
@@ -127,8 +127,9 @@ def match_row(config):
     differs, hyperparameter = differences[nearest], HYPERPARAMETER.get(config["method"])
     if differs.keys() <= {"position"}:
         return nearest, {}
-    between = differs.keys() - {"position"} == {hyperparameter} and hyperparameter in config
-    return (f"{NAMES[config['method']]}({config[hyperparameter]:g})" if between else None), differs
+    if differs.keys() - {"position"} == {hyperparameter} and hyperparameter in config:
+        return f"{NAMES[config['method']]}({str(config[hyperparameter]).removesuffix('.0')})", {}
+    return None, differs
 
 
 def as_clean(config, usual):
