@@ -8,6 +8,7 @@ python scripts/tables.py --results theirs --out theirs/tables   # somebody else'
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
@@ -42,12 +43,19 @@ def refuse_corrupted(dataset):
         raise UserError(f"--dataset {dataset} has no table in the paper: {way_out}")
 
 
+def check_predictions(found):
+    """Say which results do not fit their predictions. Claims and figures say so too, since they read them."""
+    for result in found:
+        _ = replace(result).predictions  # of a copy, so that they do not stay in memory
+
+
 def main(argv=None):
     args = arguments(argv)
     wanted = {"dataset": args.dataset, "protocol": args.protocol}
     found = collect_known(args.results)
     refuse_unknown_filter(found, **wanted)
     refuse_corrupted(args.dataset)
+    check_predictions(found)
     runs = records(found)
     tables = build(runs, args.paper, **wanted)
     if not tables:  # the README keeps its tables

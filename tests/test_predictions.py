@@ -168,6 +168,12 @@ def test_the_printed_formula_is_not_the_one_behind_the_papers_numbers():
     assert len(clean) >= 4 and all(kept.ece_as_printed(r.predictions) > 0.155 for r in clean)
 
 
+def small_result(folder, **more):
+    content = {"format": 2, "name": "a", "metrics": {"accuracy": 1, "ece": 0}, "seconds": {"train": 1, "evaluate": 1}}
+    config = {"method": "single", "dataset": "digits", "arch": "small", "protocol": "demo", "seed": 0}
+    return parse(content | {"config": config, "folder": str(folder)} | more)
+
+
 @pytest.mark.parametrize("content", [b"", b"no zip", "half", "ragged", "ragged ood", "foreign"])
 def test_damaged_predictions_are_named_and_count_as_absent(content, tmp_path, capsys):
     path = tmp_path / "predictions.npz"
@@ -178,12 +184,22 @@ def test_damaged_predictions_are_named_and_count_as_absent(content, tmp_path, ca
         replace(whole, **wrong.get(content, {})).save(file)
     if content not in wrong:
         path.write_bytes(path.read_bytes()[:99] if content == "half" else content)
-    content = {"format": 2, "name": "a", "metrics": {"accuracy": 1, "ece": 0}, "seconds": {"train": 1, "evaluate": 1}}
-    config = {"method": "single", "dataset": "digits", "arch": "small", "protocol": "demo", "seed": 0}
-    assert parse(content | {"config": config, "folder": str(tmp_path)}).predictions is None
+    assert small_result(tmp_path).predictions is None
     said = capsys.readouterr().err
-    assert f"left out: {path} holds no predictions" in said
-    assert said.endswith(f": move {tmp_path} away and start the run again\n")
+    fault = f"the predictions {path} do not belong to this result, since their accuracy is 0.3333, but this run's is"
+    assert said.startswith(f"not used: {fault if content == 'foreign' else f'{path} holds no predictions ('}")
+    way_out = f"move {tmp_path} away and start the run again\n"
+    assert said.endswith(f"; claims compare its row unpaired, with wider intervals: {way_out}")
+
+
+def test_missing_predictions_are_named_unless_the_run_is_too_old_to_have_stored_any(tmp_path, capsys):
+    curve = {"curve": {"loss": [1.0], "accuracy": [0.5], "kl": [0.0]}}
+    shift = {"source": "generated", "types": {}}
+    for more in ({}, {"trainings": [curve], "corruptions": shift}):
+        assert small_result(tmp_path, **more).predictions is None and not capsys.readouterr().err
+    assert small_result(tmp_path, trainings=[curve]).predictions is None
+    said = capsys.readouterr().err
+    assert said.startswith(f"missing: the predictions {tmp_path}/predictions.npz; claims compare its row unpaired")
 
 
 # --- mistakes and OOD images ------------------------------------------------------------------------------------------

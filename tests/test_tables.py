@@ -6,12 +6,14 @@ import re
 from dataclasses import replace
 from functools import cache
 from io import StringIO
+from pathlib import Path
 
 import made_up
 import pandas as pd
 import pytest
 from commands import call, call_without_torch
 from conftest import PAPER, ROOT
+from test_claims_paired import HARD, kept, right_but
 
 from rbue.report import cells, peers, position
 from rbue.report.cells import bold_agreement, paper_cells
@@ -517,6 +519,17 @@ def test_results_whose_package_or_yaml_is_not_found_are_named_in_one_sentence(sc
     told = "left out: 2 results of dataset=mine, method=own, protocol=quick, whose package or YAML file is not found"
     assert done.returncode == 0 and done.stderr == f"{told}: name it with --plugin or --config-dir\n"
     assert "setting differs" not in done.stdout
+
+
+def test_a_result_that_does_not_fit_its_predictions_is_named(tmp_path):
+    read = kept(tmp_path / "runs", result("Single"), right_but(HARD))
+    path = Path(read.folder) / "result.json"
+    changed = json.loads(path.read_text())
+    changed["metrics"]["accuracy"] = 0.99
+    path.write_text(json.dumps(changed))
+    done = call("scripts/tables.py", "--results", tmp_path / "runs", "--out", tmp_path / "tables")
+    told = f"not used: the predictions {path.parent}/predictions.npz do not belong to this result, since their accuracy"
+    assert done.returncode == 0 and done.stderr.startswith(told) and done.stderr.count("\n") == 1
 
 
 def test_without_its_yaml_a_table_is_not_written(tmp_path):

@@ -211,6 +211,10 @@ class Corruptions:
         need_name("corruptions.source", self.source)
 
 
+class NotOwn(ValueError):
+    """Predictions do not belong to a result."""
+
+
 @dataclass(frozen=True)
 class Result:
     name: str
@@ -245,23 +249,33 @@ class Result:
 
     @cached_property
     def predictions(self) -> Predictions | None:
-        """The predictions of all test images, or None if the run stored none."""
+        """The predictions of all test images, or None if the run stored none. If they cannot be used, say why."""
         path = Path(self.folder or "") / "predictions.npz"
-        if not self.folder or not path.exists():
+        if not self.folder or not (path.exists() or self.stored_predictions):
             return None
         try:
             return self.need_own(Predictions.load(path))
+        except NotOwn as error:
+            fault = f"not used: the predictions {path} do not belong to this result, since {error}"
+        except FileNotFoundError:
+            fault = f"missing: the predictions {path}"
         except (ValueError, TypeError, KeyError, EOFError, OSError, BadZipFile) as error:
-            way_out = f"move {path.parent} away and start the run again"
-            print(f"left out: {path} holds no predictions ({error}): {way_out}", file=sys.stderr)
-            return None
+            fault = f"not used: {path} holds no predictions ({error})"
+        way_out = f"move {path.parent} away and start the run again"
+        print(f"{fault}; claims compare its row unpaired, with wider intervals: {way_out}", file=sys.stderr)
+        return None
+
+    @property
+    def stored_predictions(self) -> bool:
+        """Whether the run stored predictions: clean runs do so since the version that also stores training curves."""
+        return not self.corruptions and any(training.curve for training in self.trainings)
 
     def need_own(self, predictions: Predictions) -> Predictions:
-        """Refuse the predictions of another run, which were copied next to this result."""
+        """Refuse the predictions of another run, which were copied next to this result, or of a changed result."""
         found = {"accuracy": correct(predictions).mean(), "brier": predictions.brier.mean(dtype=float)}
         for metric in found.keys() & self.metrics.keys():
             if abs(found[metric] - self.metrics[metric]) > 1e-4:  # they are stored with rounded probabilities
-                raise ValueError(f"their {metric} is {found[metric]:.4f}, but this run's is {self.metrics[metric]:.4f}")
+                raise NotOwn(f"their {metric} is {found[metric]:.4f}, but this run's is {self.metrics[metric]:.4f}")
         return predictions
 
 
