@@ -16,7 +16,7 @@ from rbue.report.claims.rules import decide, degree, every
 from rbue.report.claims.scopes import C10, DE, Q8, Q95
 from rbue.report.claims.text import shown
 from rbue.report.claims.values import Value, binomial, holm
-from rbue.runs.predictions import Predictions
+from rbue.runs.predictions import Predictions, ece
 from rbue.runs.schema import read
 
 
@@ -28,7 +28,8 @@ def kept(folder, entry, right, confidence=0.95):
     columns |= {"brier": np.full(len(right), entry["metrics"]["brier"])}
     sure = np.full(len(right), confidence)
     stored = Predictions(**columns, confidence=sure, true_probability=np.where(right, sure, 0.01))
-    path = made_up.write(folder, [entry | {"metrics": entry["metrics"] | {"accuracy": float(right.mean())}}])
+    own = {"accuracy": float(right.mean()), "ece": float(ece(stored))}
+    path = made_up.write(folder, [entry | {"metrics": entry["metrics"] | own}])
     with open(path / entry["name"] / "predictions.npz", "wb") as file:
         stored.save(file)
     return read(path / entry["name"] / "result.json")

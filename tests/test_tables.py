@@ -521,14 +521,15 @@ def test_results_whose_package_or_yaml_is_not_found_are_named_in_one_sentence(sc
     assert "setting differs" not in done.stdout
 
 
-def test_a_result_that_does_not_fit_its_predictions_is_named(tmp_path):
+@pytest.mark.parametrize("metric", ["accuracy", "ece"])
+def test_a_result_that_does_not_fit_its_predictions_is_named(metric, tmp_path):
     read = kept(tmp_path / "runs", result("Single"), right_but(HARD))
     path = Path(read.folder) / "result.json"
     changed = json.loads(path.read_text())
-    changed["metrics"]["accuracy"] = 0.99
+    changed["metrics"][metric] = 0.99
     path.write_text(json.dumps(changed))
     done = call("scripts/tables.py", "--results", tmp_path / "runs", "--out", tmp_path / "tables")
-    told = f"not used: the predictions {path.parent}/predictions.npz do not belong to this result, since their accuracy"
+    told = f"not used: the predictions {path.parent}/predictions.npz do not belong to this result, since their {metric}"
     assert done.returncode == 0 and done.stderr.startswith(told) and done.stderr.count("\n") == 1
 
 

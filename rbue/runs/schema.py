@@ -16,7 +16,7 @@ from zipfile import BadZipFile
 
 from rbue import config, methods
 from rbue.errors import UserError
-from rbue.runs.predictions import Predictions, correct
+from rbue.runs.predictions import Predictions, correct, ece
 from rbue.runs.typed import Wrong, convert_items, converter
 
 FORMAT = 2
@@ -211,6 +211,9 @@ class Corruptions:
         need_name("corruptions.source", self.source)
 
 
+ROUNDING = {"accuracy": 1e-4, "brier": 1e-4, "ece": 1e-3}  # predictions are stored with rounded probabilities
+
+
 class NotOwn(ValueError):
     """Predictions do not belong to a result."""
 
@@ -273,8 +276,10 @@ class Result:
     def need_own(self, predictions: Predictions) -> Predictions:
         """Refuse the predictions of another run, which were copied next to this result, or of a changed result."""
         found = {"accuracy": correct(predictions).mean(), "brier": predictions.brier.mean(dtype=float)}
-        for metric in found.keys() & self.metrics.keys():
-            if abs(found[metric] - self.metrics[metric]) > 1e-4:  # they are stored with rounded probabilities
+        if self.config.get("bins", 30) == 30:  # rounding moves no image to another of these bins
+            found["ece"] = ece(predictions)
+        for metric in [metric for metric in found if metric in self.metrics]:
+            if abs(found[metric] - self.metrics[metric]) > ROUNDING[metric]:
                 raise NotOwn(f"their {metric} is {found[metric]:.4f}, but this run's is {self.metrics[metric]:.4f}")
         return predictions
 
