@@ -17,7 +17,7 @@ from rbue.report.records import records
 from rbue.report.rows import LABELS, PROPOSED
 from rbue.report.verdict import IN_ACCURACY, IN_ECE, NO, PARTLY, UNKNOWN, YES
 from rbue.report.verdict.evidence import ENSEMBLE, SINGLE, Evidence, corrupted_passes, gather, scores
-from rbue.report.verdict.quality import signed
+from rbue.report.verdict.quality import beside_printed, signed
 from rbue.runs.compose import canonical
 from rbue.runs.results import collect
 
@@ -35,6 +35,14 @@ def measured(change=lambda key, value: value):
 
 def test_a_difference_that_rounds_to_zero_has_no_minus_sign():
     assert [signed(number, ".2f") for number in (-0.001, 0.0, -0.01)] == ["+0.00", "+0.00", "−0.01"]
+
+
+def test_a_mean_of_printed_numbers_halfway_between_two_digits_is_rounded_up():
+    places = [("cifar10", "vgg13"), ("cifar10", "resnet18")]
+    for two, mean in (((0.065, 0.09), "0.078"), ((0.075, 0.09), "0.083")):
+        values = {(*place, SVI, "ece"): Value(value) for place, value in zip(places, two, strict=True)}
+        numbers = Numbers(values, {})
+        assert beside_printed(SVI, [SVI], places, Evidence(numbers, numbers)).endswith(f"and {mean} in the paper. ")
 
 
 def answers(evidence):

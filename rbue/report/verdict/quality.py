@@ -11,7 +11,7 @@ from rbue.report.bootstrap import mean_of as mean
 from rbue.report.claims.evidence import listed
 from rbue.report.claims.scopes import DE as ENSEMBLE
 from rbue.report.claims.scopes import DROPRELU, P5, QUALITY, RRELU, SINGLE
-from rbue.report.claims.values import Value, holm
+from rbue.report.claims.values import EXACT, Value, holm
 from rbue.report.columns import decimals, from_to
 from rbue.report.rows import LABELS, PROPOSED, place_name
 from rbue.report.verdict.answers import NO, NOTHING, PARTLY, YES, Found, answer, answer_per_metric, protocols_and_places
@@ -172,6 +172,7 @@ def beside_printed(name: str, rows: list[str], places: list, e: Evidence) -> str
     if not all(cell in e.printed.values for cell in cells):
         return ""
     ours, printed = (fmean(numbers.values[cell].mean for cell in cells) for numbers in (e.ours, e.printed))
+    printed += EXACT  # a mean of printed numbers may lie halfway between two digits, such as 0.0775: round it up
     return f"The mean ECE of {name} is {ours:.3f} in these cells and {printed:.3f} in the paper. "
 
 
