@@ -445,6 +445,31 @@ def test_a_yaml_that_would_be_stored_under_the_name_in_its_defaults_is_refused(g
     assert said.endswith(f"{group}/mine.yaml does not name its {group}: write the line '{group}: mine' into it")
 
 
+def test_a_protocol_may_set_what_the_suites_main_file_sets(door):
+    own = "# @package _global_\ndefaults: [demo, _self_]\nprotocol: mine\n"
+    plugins.choose(folder=door({"dir/protocol/mine.yaml": f"{own}bins: 15\nholdout: 300\nprecision: bf16\n"}) / "dir")
+    run = composed("protocol=mine")
+    assert (run.bins, run.holdout, run.precision) == (15, 300, "bf16")
+    assert composed("protocol=mine", "bins=20").bins == 20
+
+
+@pytest.mark.parametrize(
+    ("file", "base", "line"),
+    [
+        ("method/strong", "dropreLU", "bins: 15"),
+        ("dataset/mine", "digits", "samples: 5"),
+        ("arch/mine", "", "warmup: 0.1"),
+    ],
+)
+def test_a_line_that_has_no_effect_is_refused(file, base, line, door):
+    group, name = file.split("/")
+    named = "" if group == "method" else f"{group}: {name}\n"
+    text = f"# @package _global_\ndefaults: [{base}{', ' * bool(base)}_self_]\n{named}{line}\n"
+    said = refusal(folder=door({f"dir/{file}.yaml": text}) / "dir")
+    wrong = f"dir/{file}.yaml has the line '{line.split()[0]} ...', which has no effect in a {group}'s YAML"
+    assert said.endswith(f"{wrong}: write it into a protocol's YAML")
+
+
 def test_a_preset_of_a_method_keeps_the_methods_name(door):
     preset = "# @package _global_\ndefaults: [dropreLU, _self_]\nq: 0.95\n"
     plugins.choose(folder=door({"dir/method/strong.yaml": preset}) / "dir")

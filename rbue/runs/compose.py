@@ -64,6 +64,7 @@ def check_files():
             raise UserError(f"{path} would never be read, since {first} has the same name: give it another name")
         if path.parent.name in NAMED and (path.parent.name != "method" or path.stem in METHODS):
             check_name(path)  # the other files of methods are presets: a method with other values
+        refuse_ignored(path)
 
 
 def check_name(path):
@@ -74,6 +75,16 @@ def check_name(path):
     if str(said) != path.stem:  # YAML reads 2024 as a number
         wrong = f"names its {what} {group}={said}" if said else f"does not name its {what}"
         raise UserError(f"{path} {wrong}: write the line '{group}: {path.stem}' into it")
+
+
+def refuse_ignored(path):
+    """Refuse a line that has no effect. The list in conf/config.yaml puts the method first, then that file's own
+    settings, and the protocol last: `paper`, from which protocols inherit, sets what is refused in the others."""
+    group, of_protocols = path.parent.name, OmegaConf.load(CONF / "protocol" / "paper.yaml").keys()
+    ignored = {"method": Run.__dataclass_fields__.keys(), "dataset": of_protocols, "arch": of_protocols}.get(group, [])
+    if wrong := [key for key in OmegaConf.load(path) if key in ignored and key != group]:
+        why = f"{path} has the line '{wrong[0]}: ...', which has no effect in a {group}'s YAML"
+        raise UserError(f"{why}: write it into a protocol's YAML")
 
 
 def file_of(group, name):
