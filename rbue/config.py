@@ -242,6 +242,9 @@ def check_images(run: Run) -> None:
     if run.corruptions == "none" and run.dataset.endswith("_c"):
         way_out = f"write dataset={run.trained_on} for clean images, or corruptions=auto for corrupted ones"
         raise UserError(f"dataset={run.dataset} needs corrupted images, but corruptions=none: {way_out}")
+    if run.corruptions != "none" and not run.dataset.endswith("_c"):
+        way_out = f"write dataset={run.dataset}_c for corrupted images, or corruptions=none for clean ones"
+        raise UserError(f"dataset={run.dataset} has clean images, but corruptions={run.corruptions}: {way_out}")
     if run.holdout and run.corruptions != "none":
         why = f"holdout={run.holdout} tests on training images, which have no corrupted versions"
         raise UserError(f"{why}: write dataset={run.trained_on} corruptions=none, or leave out holdout=")

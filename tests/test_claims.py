@@ -198,6 +198,11 @@ def diverse(label, jsd, dis, **more):
     return result(label, **more) | {"diversity": off_diagonal}
 
 
+def renamed(content, **settings):
+    """The same with another config and name. The suite refuses a run of such settings."""
+    return content | {"name": f"{content['name']}-again", "config": content["config"] | settings}
+
+
 def corrupted(label, eces, types=19, source="generated", **more):
     levels = [{"severity": s, "accuracy": 0.8 - s / 20, "ece": e, "nll": 1.0} for s, e in enumerate(eces, 1)]
     levels_of = {f"type {i}": levels for i in range(types)}
@@ -249,7 +254,7 @@ def test_seeds_that_scatter_make_the_error_larger_and_are_counted():
 
 
 def test_a_network_evaluated_twice_is_one_seed():
-    twice = [result(Q95), result(Q95, corruptions="generated")]
+    twice = [result(Q95), renamed(result(Q95), corruptions="generated")]
     frame = our_frames(twice)["matched"]
     assert (frame.n == 1).all()
 
@@ -368,7 +373,7 @@ def test_scores_on_images_of_two_sources_are_not_compared():
 
 def test_of_two_sources_of_one_network_the_usual_one_counts_whatever_its_passes():
     runs = [corrupted(row, [0.1] * 5) for row in (Q95, SINGLE)]
-    other = corrupted(Q95, [0.4] * 5, source="official", corruptions="official") | {"passes": 200}
+    other = renamed(corrupted(Q95, [0.4] * 5, source="official"), corruptions="official") | {"passes": 200}
     values = Numbers.of(our_frames([*runs, other])["matched"]).values
     assert values[(*C10, Q95, "ece@1")].mean == pytest.approx(0.1)
 

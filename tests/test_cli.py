@@ -46,6 +46,7 @@ REFUSED = {
     "~seed": "seed='???' must lie in",
     "results_dir=": "results_dir= is empty: name a folder",
     "dataset=digits_c corruptions=none": "write dataset=digits for clean images, or corruptions=auto",
+    "dataset=digits corruptions=generated": "write dataset=digits_c for corrupted images, or corruptions=none",
     "dataset=digits crop=33": "crop=33 shifts images by more than their 32 pixels",
     "+network.width=2": "+network.width=2: the YAML of this arch has no `network:`",
     "network={_target_:torch.nn.Linear}": "the YAML of this arch has no `network:`",

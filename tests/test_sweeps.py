@@ -315,7 +315,10 @@ def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
 
 def test_cells_without_their_official_files_fail_before_anything_is_trained_for_them(tmp_path):
     line = [*(word for word in TINY if not word.startswith("dataset=")), "seed=0,1"]
-    done = call("train.py", "dataset=digits", *line, "-m", "corruptions=none,official", cwd=tmp_path)
+    path = tmp_path / "conf" / "sweep" / "both.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("# @package hydra.sweeper\ngrids: [dataset=digits, dataset=digits_c corruptions=official]\n")
+    done = call("train.py", "--config-dir", "conf", *line, "-m", "sweep=both", cwd=tmp_path)
     assert done.returncode == 1 and "2 of 4 jobs failed" in done.stderr
     assert done.stderr.index("digits_c has no official files") < done.stderr.index("epoch 1/1")
     assert len(results.collect(tmp_path / "results")) == 2
