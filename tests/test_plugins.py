@@ -405,6 +405,22 @@ def test_a_yaml_without_the_value_of_a_setting_is_refused(door):
     assert refusal("empty", words=["method=own"]) == "s has no value: write the line 's: ...' into the method's YAML"
 
 
+@pytest.mark.parametrize(
+    ("group", "key", "usual"), [("protocol", "schedule", "paper"), ("dataset", "epochs", "cifar10")]
+)
+def test_a_yaml_without_defaults_is_named(group, key, usual, door):
+    folder = door({f"dir/{group}/bare.yaml": f"# @package _global_\n{group}: bare\n"}) / "dir"
+    way_out = f"write the line '{key}: ...' into {group}/bare.yaml, or inherit it with 'defaults: [{usual}, _self_]'"
+    words = ["protocol=matched", f"{group}=bare"]
+    assert refusal(folder=folder, words=words) == f"{key} has no value: {way_out}"
+
+
+def test_a_yaml_without_its_first_line_is_named(door):
+    folder = door({"dir/protocol/np.yaml": "defaults: [demo, _self_]\nprotocol: np\n"}) / "dir"
+    said = refusal(folder=folder, words=["protocol=np"])
+    assert said == "protocol/np.yaml lacks its first line '# @package _global_'"
+
+
 def test_a_yaml_without_its_package_is_refused(door):
     folder = door({"dir/method/stray.yaml": own_yaml("stray")}) / "dir"
     said = "method=stray is named in a YAML, but no package registers it"

@@ -6,12 +6,13 @@ from difflib import get_close_matches
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rbue.config import Run, own_settings
 from rbue.errors import UserError, describe
 from rbue.methods import METHODS
-from rbue.runs.places import COMMAND
+from rbue.runs.places import COMMAND, CONF
 
 EXTRAS = {"joblib": "joblib", "ray": "ray", "submitit_slurm": "slurm", "submitit_local": "slurm"}
 
@@ -35,7 +36,7 @@ def sentence(error, arguments=()):
             return f"'{error.override}' is a part of a list: write its values without spaces, such as seed=0,1"
         return f"'{error.override}' cannot be read as key=value ({text.splitlines()[0]}): {written(error.override)}"
     if file := re.search(r"In '([^']+)'.*Cannot convert 'DictConfig' to string", text, re.DOTALL):
-        return f"{file[1]}.yaml puts its settings into a group: its first line must be '# @package _global_'"
+        return f"{file[1]}.yaml lacks its first line '# @package _global_'"
     if line := re.match(r"In '([^']+)': \w+ raised while composing config:\n(.*)\n\s*full_key: (\S+)", text):
         return wrong_line(*line.groups())
     if word := re.match(r"(?:Ambiguous value for argument|Sweep parameters) '(.+?)'(?:\n| requires)", text):
@@ -50,21 +51,28 @@ def sentence(error, arguments=()):
         method = next((a for a in reversed(arguments) if a.startswith("method=")), "method=single")
         return no_setting(method.removeprefix("method="), key[1])
     if key := re.search(r"missing mandatory value: (\w+)", text):
-        return f"{key[1]} has no value: write the line '{key[1]}: ...' into the method's YAML"
+        return no_value(key[1], arguments)
     if override := re.match(r"Error merging override (.*)\n(.*)", text):
         return wrong_value(*override.groups())
     return re.sub(r"\s*\n\s*", "; ", text.split("\nSee https", 1)[0].strip())
 
 
 NUMBERS = {"Integer": "a whole number", "Float": "a number"}
+NEEDED = {  # words of OmegaConf → what the setting must be
+    "is not Optional": "is no value: this setting needs one",
+    "is not a ListConfig": "must be a list, such as [{value}]",
+    "is not a valid bool": "must be true or false",
+    "to string": "must be one text",
+}
 
 
 def wrong_value(word, why):
-    """Say that a value is not a number, and how to write several: 0-3 and [0,1] are not lists of choices."""
+    """Say of which kind a value must be, and how to write several: 0-3 and [0,1] are not lists of choices."""
+    key, _, value = word.partition("=")
     kind = re.search(r"could not be converted to (Integer|Float)", why)
     if not kind:
-        return f"{word}: {why}"
-    key, _, value = word.partition("=")
+        needed = next((f" {text.format(value=value)}" for words, text in NEEDED.items() if words in why), f": {why}")
+        return f"{word}{needed}"
     several = re.fullmatch(r"\[.*\]|\d+ *(-|\.\.|:| ) *\d+", value)
     return f"{word} is not {NUMBERS[kind[1]]}" + (f": write several values as in -m {key}=1,2" if several else "")
 
@@ -76,6 +84,17 @@ def wrong_line(file, why, key):
     near = most_similar(key, Run.__dataclass_fields__)
     hint = f"did you mean {near}?" if near else f"{COMMAND} --cfg job shows all settings of a run"
     return f"{file}.yaml has the line '{key}: ...', which is not a setting: {hint}"
+
+
+def no_value(key, arguments):
+    """Say which file lacks a setting: the user's own protocol or dataset, if those of the suite set it, or a method."""
+    chosen = dict(word.partition("=")[::2] for word in arguments)
+    for group, usual in {"protocol": "paper", "dataset": "cifar10"}.items():
+        if key in OmegaConf.load(CONF / group / f"{usual}.yaml"):
+            file = f"{group}/{chosen[group]}.yaml" if group in chosen else f"the {group}'s YAML"
+            way_out = f"write the line '{key}: ...' into {file}, or inherit it with 'defaults: [{usual}, _self_]'"
+            return f"{key} has no value: {way_out}"
+    return f"{key} has no value: write the line '{key}: ...' into the method's YAML"
 
 
 def written(word):
