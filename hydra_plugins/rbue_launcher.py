@@ -54,7 +54,7 @@ class PackedLauncher(BasicLauncher):
 def without_sets(runs):
     """Return {job number: reason} of jobs whose corrupted files are missing or wrong, before any network is trained."""
     tested = {number: run for number, run in runs.items() if run.corruptions != "none"}
-    sources = {n: (run.dataset, run.corruptions, run.data_dir, run.size, run.crop) for n, run in tested.items()}
+    sources = {n: (r.dataset, r.corruptions, r.data_dir, r.size, r.crop, r.batch) for n, r in tested.items()}
     one_each = {source: tested[number] for number, source in sources.items()}
     reasons = {source: why_refused(run, check_sets) for source, run in one_each.items()}
     return {number: reasons[source] for number, source in sources.items() if reasons[source]}

@@ -450,7 +450,7 @@ def test_a_training_that_cannot_be_locked_stops_no_other(digits_run, monkeypatch
 
 
 def test_a_crop_that_is_too_large_fails_no_training_with_another_crop(digits_run, monkeypatch):
-    runs, trained = [digits_run("crop=40"), digits_run("crop=4"), digits_run("crop=50")], []
+    runs, trained = [digits_run("crop=40"), digits_run("crop=4"), digits_run("crop=4", "batch=2000")], []
     monkeypatch.setattr(packs, "is_trained", trained.__contains__)
     monkeypatch.setattr(packs, "fit", lambda pack, data, device: trained.extend(pack) or {})
     *_, failed = packs.train_in_packs(runs)

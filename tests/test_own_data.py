@@ -84,7 +84,8 @@ def mine(tmp_path):
 def own_run(tmp_path):
     def make(*words):
         paths = [f"{name}={tmp_path}/{name}" for name in ("results_dir", "weights_dir")]
-        words = ["dataset=mine", "arch=small", "protocol=demo", "epochs=1", f"data_dir={tmp_path}/data", *paths, *words]
+        words = ["dataset=mine", "arch=small", "protocol=demo", "epochs=1", "batch=24", *paths, *words]
+        words.append(f"data_dir={tmp_path}/data")
         with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
             return parse(compose("config", [f"hydra.searchpath=[file://{tmp_path}/conf]", *words]))
 
@@ -554,7 +555,7 @@ def finished(registered, mine, own_run, tmp_path, monkeypatch):
     text = MINE + "epochs: 1\n"  # what the runs had: tables list what was run as its file says
     (conf / "dataset" / "mine.yaml").write_text(text)
     demo = conf / "protocol" / "demo.yaml"
-    demo.write_text(demo.read_text().replace("epochs: 12", "epochs: 1"))
+    demo.write_text(demo.read_text().replace("epochs: 12", "epochs: 1").replace("batch: 64", "batch: 24"))
     monkeypatch.setattr(composing, "CONF", conf)
     composing.composed.cache_clear()
     composing.canonical.cache_clear()

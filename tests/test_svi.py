@@ -148,7 +148,7 @@ def test_a_holdout_is_taken_from_the_training_images_and_leaves_the_test_set_alo
     for count, left in ((1436, 1), (1437, 0), (1500, 0)):
         with pytest.raises(UserError, match=f"={count} leaves {left} of 1437 training images: choose holdout=1435 or"):
             data.load_for(digits_run(f"holdout={count}"))
-    assert len(data.load_for(digits_run("holdout=1435")).train_images) == 2
+    assert len(data.load_for(digits_run("holdout=1435", "batch=2")).train_images) == 2
 
 
 def test_a_holdout_is_another_run_and_has_no_corrupted_sets(digits_run):

@@ -143,7 +143,10 @@ def load_for(run) -> Data:
     data = load_or_keep(run.trained_on, run.data_dir, run.size)
     if run.crop > (side := data.train_images.shape[2]):
         raise UserError(f"crop={run.crop} shifts images by more than their {side} pixels: choose crop={side} or less")
-    return hold_out(data, run.holdout) if run.holdout else data
+    data = hold_out(data, run.holdout) if run.holdout else data
+    if run.batch > (count := len(data.train_images)):
+        raise UserError(f"batch={run.batch} is more than the {count} training images: choose batch={count} or less")
+    return data
 
 
 def hold_out(data, count):

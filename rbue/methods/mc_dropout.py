@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rbue.config import Run, training
-from rbue.errors import one_of, within
+from rbue.errors import UserError, one_of, within
 from rbue.methods import method
 
 
@@ -18,6 +18,8 @@ class MCDropout(Run):
     def __post_init__(self):
         super().__post_init__()
         within(0, 1, p=self.p)
+        if self.p == 1:
+            raise UserError("p=1 drops all features, so that nothing is learned: choose p below 1")
         one_of(("last", "block", "conv", "relu"), placement=self.placement)
         self.placement = placement_of(self.arch, self.placement)
 

@@ -36,7 +36,8 @@ def train_in_packs(runs):
     yield failed
 
     def source(run):
-        return run.device, run.trained_on, run.data_dir, run.weights_dir, run.holdout, run.size or 0, run.crop
+        images = run.trained_on, run.data_dir, run.holdout, run.size or 0, run.crop, run.batch  # what is refused
+        return run.device, run.weights_dir, *images
 
     for _, alike in groupby(sorted(runs, key=source), source):
         alike = list(alike)
