@@ -123,10 +123,19 @@ def test_a_full_disk_keeps_the_checkpoint_before_it(digits_run, few_digits, monk
     assert record["epoch"] == 3
 
 
-def test_no_space_left_is_said_as_the_system_says_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(results.os, "fsync", raising(OSError(errno.ENOSPC, "No space left on device")))
-    with pytest.raises(UserError, match=r"a\.json could not be written \(No space left on device\)"):
+@pytest.mark.parametrize(
+    ("number", "way_out"),
+    [
+        (errno.ENOSPC, "free some space, then run the same command"),
+        (errno.EROFS, "make the folder writable or choose another one"),
+    ],
+)
+def test_a_disk_that_takes_no_file_is_a_failure_with_a_way_out(number, way_out, tmp_path, monkeypatch):
+    monkeypatch.setattr(results.os, "fsync", raising(OSError(number, os.strerror(number))))
+    with pytest.raises(cli.Failed) as failed:
         results.write(tmp_path / "a.json", {})
+    told = f"a.json could not be written ({os.strerror(number)}): any previous file is kept; {way_out}"
+    assert str(failed.value) == f"{tmp_path}/{told}"
     assert not list(tmp_path.iterdir())
 
 

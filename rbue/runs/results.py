@@ -1,5 +1,6 @@
 """Run folders: one result.json per run, written atomically, read without torch."""
 
+import errno
 import json
 import os
 import secrets
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean
 
-from rbue.errors import UserError
+from rbue.errors import Failed, UserError
 from rbue.runs import locks, places, provenance, schema
 
 MAKES = f"'make demo' or '{places.COMMAND}' makes some"
@@ -86,8 +87,8 @@ def write_result(run, report, trainings, cost, predictions):
     try:
         checked = schema.parse(content)
     except ValueError as error:
-        way_out = "train with another setting, such as a lower lr"
-        raise UserError(f"{run.name} has no valid result ({error}): {way_out}") from error
+        told = "train with another setting, such as a lower lr"
+        raise UserError(f"{run.name} has no valid result ({error}): {told}") from error
     if predictions:
         with replacing(folder(run) / "predictions.npz") as file:
             predictions.save(file)
@@ -204,8 +205,14 @@ def replacing(path):
             part.unlink()
         if isinstance(error, OSError):
             why = f"{path} could not be written ({error.strerror or error})"
-            raise UserError(f"{why}: any previous file is kept, and the same command continues") from error
+            raise Failed(f"{why}: any previous file is kept; {way_out(error)}") from error
         raise
+
+
+def way_out(error):
+    """Say what helps against an error of the disk."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return "free some space, then run the same command" if full else "make the folder writable or choose another one"
 
 
 def check_writable(*folders):
