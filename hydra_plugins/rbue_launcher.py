@@ -4,7 +4,7 @@ from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra.core.utils import JobReturn, JobStatus
 
 from rbue.cli import keep_failure
-from rbue.errors import failure
+from rbue.errors import UserError, failure
 from rbue.runs import locks, results, sweeps
 
 
@@ -28,6 +28,7 @@ class PackedLauncher(BasicLauncher):
         runs = {number: one.run for number, (_, one) in waiting.items()}
         for run in {run.device: run for run in runs.values()}.values():
             devices.choose(run.device, run.per_gpu)  # refuse a device that is not there before the first job starts
+        refuse_without_images(runs.values())
         refused = without_sets(runs) | with_wrong_members(waiting)
         returned = {number: fail_job(waiting.pop(number)[1].run, why) for number, why in refused.items()}
         parts = [part for _, one in waiting.values() for part in one.trainings.values()]
@@ -49,6 +50,20 @@ class PackedLauncher(BasicLauncher):
         left = sweeps.time_left([cell for _, cell in self.waiting.values()], self.ended)
         print(f"{self.total - len(self.waiting)} of {self.total} jobs ended{left}", flush=True)
         return returned
+
+
+def refuse_without_images(runs):
+    """Refuse a sweep of which a dataset is not there, in one line per dataset: its jobs would fail after hours."""
+    from rbue.data.sources import refuse_absent
+
+    reasons = []
+    for dataset, data_dir in dict.fromkeys((run.trained_on, run.data_dir) for run in runs):
+        try:
+            refuse_absent(dataset, data_dir)
+        except UserError as reason:
+            reasons.append(str(reason))
+    if reasons:
+        raise UserError("\nrefused: ".join(reasons))
 
 
 def without_sets(runs):

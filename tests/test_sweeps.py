@@ -313,6 +313,21 @@ def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
     assert not list(tmp_path.rglob(".*"))
 
 
+def test_a_sweep_without_some_of_its_images_is_refused_in_one_line_per_dataset(tmp_path):
+    for name, base in {"mine": "digits", "mine_c": "mine", "halves": "digits"}.items():
+        path = tmp_path / "conf" / "dataset" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        last = "corruptions: generated\n" if name.endswith("_c") else ""
+        path.write_text(f"# @package _global_\ndefaults: [{base}, _self_]\ndataset: {name}\n{last}")
+    (tmp_path / "data" / "halves" / "train").mkdir(parents=True)
+    words = [*(word for word in TINY if not word.startswith("dataset=")), "dataset=digits,mine,mine_c,halves"]
+    done = call("train.py", "--config-dir", "conf", "-m", *words, "seed=0,1", cwd=tmp_path)
+    first, second = done.stderr.splitlines()
+    assert done.returncode == 1 and first.startswith("refused: dataset=mine is not known: choose one of cifar10, ")
+    assert second.startswith("refused: data/halves/test is missing: put one folder of images per class into it")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["conf", "data"]
+
+
 def test_cells_without_their_official_files_fail_before_anything_is_trained_for_them(tmp_path):
     line = [*(word for word in TINY if not word.startswith("dataset=")), "seed=0,1"]
     path = tmp_path / "conf" / "sweep" / "both.yaml"

@@ -34,12 +34,18 @@ WAY_OUT = "size: 32 in the dataset's YAML crops and resizes all images"
 
 def read_files(folder, size=None):
     """Read a folder in one of the two forms. Return the four arrays by name, and the class names if they are known."""
+    return files.open_arrays(folder) if has_arrays(folder) else read_images(folder, size)
+
+
+def has_arrays(folder):
+    """Return whether a folder holds the four arrays instead of images. Refuse a folder that holds neither of them."""
     missing = files.missing_arrays(folder)
-    if len(missing) == len(NAMES):
-        return read_images(folder, size)
-    if missing:
+    if missing and len(missing) < len(NAMES):
         raise UserError(f"{folder} lacks {', '.join(missing)}")
-    return files.open_arrays(folder)
+    for split in (folder / "train", folder / "test") if missing else ():
+        if not split.is_dir():
+            raise UserError(f"{split} is missing: put one folder of images per class into it, or use four arrays")
+    return not missing
 
 
 @dataclass(frozen=True)
@@ -108,8 +114,6 @@ class ClassFolders(ImageFolder):
 
 def list_split(split):
     """List the images of a split with torchvision's ImageFolder: the classes are the sorted names of the folders."""
-    if not split.is_dir():
-        raise UserError(f"{split} is missing: put one folder of images per class into it, or use four arrays")
     found = ClassFolders(split)
     if strange := [ascii(name) for name in found.classes if not is_text(name)]:
         raise UserError(f"{split} holds folders whose names are not UTF-8 ({list_some(strange)}): rename them")

@@ -27,7 +27,7 @@ from torchvision.datasets.utils import check_integrity
 from rbue.data.download import fetch
 from rbue.data.files import NAMES, SUMS, decode_splits, keep, missing_arrays, open_arrays, open_kept, sha256
 from rbue.data.names import CLASSES
-from rbue.data.own import Own
+from rbue.data.own import Own, has_arrays, read_files
 from rbue.data.tinyimagenet import class_names, count_images, list_folders, list_validation
 from rbue.errors import UserError, at_least, refuse_second
 
@@ -105,6 +105,15 @@ def load(dataset: str, data_dir: str | Path, size=None, download=True) -> Data:
     mean, std = measure_pixels(images["train_images"])
     classes = int(labels["train_labels"].max()) + 1
     return Data(**images, **labels, classes=classes, mean=mean, std=std, source=origin, names=names)
+
+
+def refuse_absent(dataset, data_dir):
+    """Refuse images that are not there, without reading any. Official files that are missing are downloaded, and a
+    reader of the user's own finds its files itself."""
+    folder = Path(data_dir).expanduser() / dataset
+    source = DATASETS.get(dataset) or unregistered(dataset, folder)
+    if source.read is read_files:
+        has_arrays(folder)
 
 
 def unregistered(dataset, folder):
