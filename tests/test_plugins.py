@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -261,7 +262,7 @@ def refusal_of_torch():
 
 WRONG_NETWORKS = {
     "no.such.module": "arch=mine (no.such.module) with method=single: the network cannot be made (",
-    "torch.nn.Flatten": "unexpected keyword argument 'num_classes'",
+    "torch.nn.Flatten": "): name its argument for the number of classes, as in 'classes_argument: classes'",
     "builtins.dict": "its _target_ returns a dict, which is not a torch.nn.Module",
     "branches.Branches": "arch=mine (branches.Branches) with method=single: Branches cannot be traced by torch.fx",
     "branches.thousand": "the network must return (2, 10) for 2 images, but returns (2, 1000)",
@@ -524,6 +525,30 @@ def test_a_class_that_is_no_method_is_refused_with_the_line_to_write():
         with pytest.raises(UserError, match=said):
             methods.method("mine")(schema)
     assert "mine" not in methods.METHODS
+
+
+@pytest.mark.parametrize("value", [float("nan"), "much", None])
+def test_a_faulty_metric_is_refused_before_the_training(value, monkeypatch, digits):
+    from rbue.training import packs
+
+    monkeypatch.setattr(packs, "fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setitem(metrics.OWN, "odd", lambda probs, labels: value)
+    with pytest.raises(UserError, match="metric odd returns"):
+        packs.load_or_train([composed()], digits, torch.device("cpu"))
+    monkeypatch.setattr(packs.datasets, "load_for", lambda run: digits)
+    (failed,) = packs.train_on_one_source([composed()])
+    assert all("metric odd returns" in str(why) for why in failed.values()) and failed
+
+
+def test_a_skipped_run_says_which_metrics_its_result_lacks(monkeypatch):
+    from rbue.main import skipped
+
+    run, result = composed(), SimpleNamespace(metrics={"accuracy": 0.9})
+    assert skipped(run, result).startswith("skipped, since it is finished: results/runs/digits/small/single")
+    monkeypatch.setitem(metrics.OWN, "margin", len)
+    said = skipped(run, result)
+    assert said.startswith("skipped, since it is finished; its result has no metric margin: move results/runs/digits/")
+    assert said.endswith(" away to test again (its weights are kept)")
 
 
 def test_a_metric_that_fails_is_named(monkeypatch):

@@ -6,6 +6,7 @@ from itertools import groupby
 import torch
 
 from rbue import data as datasets
+from rbue import metrics
 from rbue.errors import failure
 from rbue.runs import devices, locks
 from rbue.runs.results import is_trained, training_key, weights_folder
@@ -15,6 +16,7 @@ from rbue.training.loop import fit
 
 def load_or_train(runs, data, device):
     """Return the runs' networks and the records of their trainings, loaded from disk or trained now."""
+    metrics.try_own(data.classes)
     check_trained(runs, data)
     for failed in train_missing(runs, data, device):
         if failed:
@@ -52,6 +54,7 @@ def train_on_one_source(runs):
     try:
         device = devices.choose(runs[0].device, runs[0].per_gpu)
         data = datasets.load_for(runs[0])
+        metrics.try_own(data.classes)
     except Exception as error:  # runs on other datasets go on
         yield {run.training_name: failure(error) for run in runs}
     else:
