@@ -30,7 +30,7 @@ from rbue.runs.places import COMMAND, PACKAGE, PAPER
 
 JOBS = "RBUE_JOBS"  # the variable in which a sweep tells its processes how many jobs it has
 SWEEP = "RBUE_SWEEP"  # the variable in which a sweep tells its processes its own process number
-CONTINUES = "the same command continues from the last checkpoint"
+CONTINUES = "the same command continues from the last checkpoint, or starts again if there is none"
 GROUPS = ("method", "dataset", "arch", "protocol", "sweep", "launch")
 
 

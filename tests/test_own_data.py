@@ -586,6 +586,12 @@ def test_results_tables_figures_and_page_show_what_is_the_users_own(finished, tm
     assert "darken" in page and "margin" in page
 
 
+def test_labels_saved_as_python_objects_are_named(mine):
+    folder = mine("arrays")
+    np.save(folder / "mine" / "train_labels.npy", np.array([0, "a"] * 12, dtype=object))
+    assert "train_labels.npy holds Python objects: save labels as integers" in refusal(folder)
+
+
 def test_the_examples_images_are_read(tmp_path):
     call("examples/own_images/make_images.py", tmp_path / "shapes")
     data = load("shapes", tmp_path, 32)

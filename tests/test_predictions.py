@@ -187,7 +187,7 @@ def test_damaged_predictions_are_named_and_count_as_absent(content, tmp_path, ca
     assert small_result(tmp_path).predictions is None
     said = capsys.readouterr().err
     fault = f"the predictions {path} do not belong to this result, since their accuracy is 0.3333, but this run's is"
-    assert said.startswith(f"not used: {fault if content == 'foreign' else f'{path} holds no predictions ('}")
+    assert said.startswith(f"not used: {fault if content == 'foreign' else f'{path} is damaged ('}")
     way_out = f"move {tmp_path} away and start the run again\n"
     assert said.endswith(f"; claims compare its row unpaired, with wider intervals: {way_out}")
 

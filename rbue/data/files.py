@@ -30,6 +30,8 @@ def open_npy(path):
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, SyntaxError) as error:
+        if "Python objects" in str(error):
+            raise UserError(f"{path} holds Python objects: save labels as integers, and images as uint8") from error
         raise UserError(f"{path} is truncated, or is not a .npy array ({error})") from error
 
 

@@ -122,7 +122,10 @@ def instantiated(settings, **arguments):
     try:
         made = instantiate(settings, **arguments)
     except Exception as error:  # a network's own code may raise anything
-        raise UserError(f"the network cannot be made ({describe(error.__cause__ or error)})") from error
+        why = describe(error.__cause__ or error)
+        unknown = any(f"unexpected keyword argument '{name}'" in why for name in arguments)
+        way_out = ": name its argument for the number of classes, as in 'classes_argument: classes'" if unknown else ""
+        raise UserError(f"the network cannot be made ({why}){way_out}") from error
     if not isinstance(made, nn.Module):
         raise UserError(f"its _target_ returns a {type(made).__name__}, which is not a torch.nn.Module")
     return made

@@ -263,7 +263,7 @@ class Result:
         except FileNotFoundError:
             fault = f"missing: the predictions {path}"
         except (ValueError, TypeError, KeyError, EOFError, OSError, BadZipFile) as error:
-            fault = f"not used: {path} holds no predictions ({error})"
+            fault = f"not used: {path} is damaged ({error})"
         way_out = f"move {path.parent} away and start the run again"
         print(f"{fault}; claims compare its row unpaired, with wider intervals: {way_out}", file=sys.stderr)
         return None
