@@ -1,6 +1,7 @@
 import copy
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -251,13 +252,17 @@ def test_runs_on_other_images_are_packed_apart(digits_run, monkeypatch):
     loaded, trained = [], {}
 
     def fit(pack, data, device):
-        trained.update({run.seed: data for run in pack})
+        trained.update({run.seed: data.source for run in pack})
         return {run.training_name: None for run in pack}  # as if failed, so that no weights are written
 
     def source(run):
         return run.size, run.data_dir, run.holdout
 
-    monkeypatch.setattr(packs.datasets, "load_for", lambda run: loaded.append(run) or source(run))
+    def load_for(run):
+        loaded.append(run)
+        return SimpleNamespace(classes=10, source=source(run))
+
+    monkeypatch.setattr(packs.datasets, "load_for", load_for)
     monkeypatch.setattr(packs, "fit", fit)
     list(training.train_in_packs(runs))
     assert trained == {run.seed: source(run) for run in runs}
