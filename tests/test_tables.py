@@ -136,6 +136,12 @@ def test_another_value_of_a_papers_method_is_a_row_below_the_papers():
     assert shown.measured == 1 and "| MC-DropReLU(0.7) " not in headline([shown])
 
 
+def test_a_row_that_is_not_in_the_paper_is_shown_only_for_networks_that_have_it():
+    shown = markdown(table([result("MC-DropReLU(0.9)", q=0.7), result("Single")]))
+    networks = shown.partition("## Parameters")[0].split("## ")
+    assert [part.count("| MC-DropReLU(0.7) ") for part in networks] == [0, 0, 1, 0]  # VGG-13, ResNet-18, DenseNet-121
+
+
 def test_a_position_run_is_no_longer_listed_as_left_out_but_another_change_is():
     runs = [result("MC-DropReLU(0.8)", position="last"), result("MC-DropReLU(0.8)", position="last", epochs=2)]
     page = markdown(table(runs))

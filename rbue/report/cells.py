@@ -53,6 +53,11 @@ def of_paper(cells):
     return cells[cells.row.isin(LABELS)]
 
 
+def worth_showing(cells):
+    """Drop the rows of a network that are neither in the paper nor measured with this network."""
+    return cells[cells.row.isin(LABELS) | (cells.n > 0)]
+
+
 def paper_cells(paper_dir):
     """Read the paper's 90 cells. Add training time relative to Single: hours on other hardware do not compare."""
     frame = pd.DataFrame(read_paper(paper_dir, "numbers")["main"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from rbue.progress import padded
-from rbue.report.cells import of_paper
+from rbue.report.cells import of_paper, worth_showing
 from rbue.report.columns import METHOD, MISSING, grid, pipe
 from rbue.report.latex import latex
 from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, arch_name, dataset_name, paper_order, place_name
@@ -30,7 +30,8 @@ def markdown(table):
     columns = columns_of(table)
     parts = [f"# {title(table)}", coverage(table) + ". Built by `make tables`: do not edit."]
     parts += [
-        f"## {arch_name(arch)}\n\n{pipe(grid(columns, cells.to_dict('records')))}" for arch, cells in table.by_arch
+        f"## {arch_name(arch)}\n\n{pipe(grid(columns, worth_showing(cells).to_dict('records')))}"
+        for arch, cells in table.by_arch
     ]
     parts += [f"## Parameters, memory and test time, which the paper does not print\n\n{pipe(grid(*announced(table)))}"]
     parts += ["## Notes\n\n" + "\n".join(f"- {note}" for note in notes(table))]
@@ -158,7 +159,7 @@ def summary(table):
 
 
 def summary_block(table, arch, cells):
-    rows = grid([METHOD, *TERMINAL], cells.to_dict("records"))
+    rows = grid([METHOD, *TERMINAL], worth_showing(cells).to_dict("records"))
     lines = ["  ".join(row) for row in padded(rows)]
     rule = "-" * len(lines[0])
     head = f"{dataset_name(table.dataset)}, {arch_name(arch)}, protocol {table.protocol}"

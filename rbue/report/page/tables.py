@@ -4,7 +4,7 @@ from rbue.report import cells, peers, position
 from rbue.report.columns import METHOD, decimals, number
 from rbue.report.page.markup import slug, table
 from rbue.report.page.suite import links
-from rbue.report.rows import DATASETS, LABELS, dataset_name, name_order, place_name
+from rbue.report.rows import DATASETS, dataset_name, name_order, place_name
 from rbue.report.tables import side_by_side
 from rbue.report.text import announced, columns_of, coverage, notes
 
@@ -62,7 +62,7 @@ def network_part(suite, dataset, arch, found):
 
 
 def measured_table(suite, found, arch, rows):
-    rows = rows[rows.row.isin(LABELS) | (rows.n > 0)]
+    rows = cells.worth_showing(rows)
     tags = {"dataset": found.dataset, "network": arch, "protocol": found.protocol}
     whose = "the paper's numbers and ours" if rows.paper_accuracy.notna().any() else "our numbers"
     caption = f"{name_of(found.dataset, arch)}: {whose}, protocol `{found.protocol}`"
