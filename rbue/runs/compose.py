@@ -58,13 +58,14 @@ def check_files():
             registered = f"{schema.__module__} registers method={name}"
             way_out = f"write conf/method/{name}.yaml in its package, and list it in package-data if you install it"
             raise UserError(f"{registered}, which has no YAML: {way_out}")
+    in_protocols = OmegaConf.load(CONF / "protocol" / "paper.yaml").keys()
     for path in (path for folder in (CONF, *plugins.folders()) for path in folder.glob("*/*.yaml")):
         first = file_of(path.parent.name, path.stem)
         if not first.samefile(path):
             raise UserError(f"{path} would never be read, since {first} has the same name: give it another name")
         if path.parent.name in NAMED and (path.parent.name != "method" or path.stem in METHODS):
             check_name(path)  # the other files of methods are presets: a method with other values
-        refuse_ignored(path)
+        refuse_ignored(path, in_protocols)
 
 
 def check_name(path):
@@ -77,12 +78,12 @@ def check_name(path):
         raise UserError(f"{path} {wrong}: write the line '{group}: {path.stem}' into it")
 
 
-def refuse_ignored(path):
+def refuse_ignored(path, in_protocols):
     """Refuse a line that has no effect. The list in conf/config.yaml puts the method first, then that file's own
-    settings, and the protocol last: `paper`, from which protocols inherit, sets what is refused in the others."""
-    group, of_protocols = path.parent.name, OmegaConf.load(CONF / "protocol" / "paper.yaml").keys()
-    ignored = {"method": Run.__dataclass_fields__.keys(), "dataset": of_protocols, "arch": of_protocols}.get(group, [])
-    if wrong := [key for key in OmegaConf.load(path) if key in ignored and key != group]:
+    settings, and the protocol last: every protocol sets what `paper` sets."""
+    group = path.parent.name
+    ignored = {"method": Run.__dataclass_fields__.keys(), "dataset": in_protocols, "arch": in_protocols}.get(group)
+    if ignored and (wrong := [key for key in OmegaConf.load(path) if key in ignored and key != group]):
         why = f"{path} has the line '{wrong[0]}: ...', which has no effect in a {group}'s YAML"
         raise UserError(f"{why}: write it into a protocol's YAML")
 
