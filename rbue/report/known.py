@@ -22,7 +22,7 @@ def known(results, way_out=OPTIONS):
     lost = {name: choices for name, choices in lost.items() if choices}
     if not lost:
         return results
-    choices = ", ".join(dict.fromkeys(sorted(choice for choices in lost.values() for choice in choices)))
+    choices = ", ".join(sorted({choice for choices in lost.values() for choice in choices}))
     several = f"{len(lost)} results" if len(lost) > 1 else "1 result"
     sentence = f"{several} of {choices}, whose package or YAML file is not found: {way_out}"
     if len(lost) == len(results):

@@ -57,7 +57,7 @@ def paper_frame(paper_dir):
 def our_frame(runs):
     """Mean, std and n of each network that is also measured at a position other than `all`. Training times have a ratio
     only if one machine and one version of the code measured them."""
-    runs = runs[runs.listed & runs.position.notna()]
+    runs = runs[runs.row.notna() & runs.position.notna()]
     runs = runs[(runs.position != "all").groupby([runs[name] for name in PLACE]).transform("any")]
     runs = runs.assign(time_ratio=ratio_to(runs[runs.position == "all"], runs, [*PLACE, "origin"]))
     return over_seeds(runs, KEY, MEASURES).set_index(KEY)

@@ -16,9 +16,9 @@ KEY = [*NETWORK, "row"]
 SCORES = ["accuracy", "ece", "nll", "brier", "entropy"]
 MEASURES = [*SCORES, "train_seconds", "time_ratio", "parameters"]
 MEASURES += ["peak_train_bytes", "peak_evaluate_bytes", "test_ms_per_image"]
-FLAGS = ["corrupted", "listed", "shared", "on_cpu", "by_step", "other_code"]
+FLAGS = ["corrupted", "shared", "on_cpu", "by_step", "other_code"]
 NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
-COLUMNS = [*NETWORK, "corrupted", "seed", "name", "row", "position", "listed", "differs", "method", "hyperparameter"]
+COLUMNS = [*NETWORK, "corrupted", "seed", "name", "row", "position", "differs", "method", "hyperparameter"]
 COLUMNS += ["hyperparameters", "passes", "images", *MEASURES, "shared", "on_cpu", "by_step", "other_code"]
 COLUMNS += ["machine", "hardware", "precision", "torch", "commit", "origin", "result"]
 
@@ -50,7 +50,6 @@ def record(result):
         "name": result.name,
         "row": row,
         "position": config.get("position") if papers else None,
-        "listed": row is not None,  # it is in a row of the tables, perhaps at another position
         "differs": ", ".join(f"{key}={value}" for key, value in differs.items()),
         "method": config["method"],
         "hyperparameter": config.get(HYPERPARAMETER.get(config["method"])),
@@ -118,7 +117,7 @@ def everywhere(runs):
 
 def in_tables(runs):
     """Whether runs feed Tables 1-3."""
-    return runs.listed & ~runs.corrupted & everywhere(runs)
+    return runs.row.notna() & ~runs.corrupted & everywhere(runs)
 
 
 def most_passes(runs, key):

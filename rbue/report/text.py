@@ -276,7 +276,7 @@ def total_note(table):
 def outside(table):
     """Describe the runs of this dataset and protocol that no table shows: one line about them, then one line per run,
     such as 'name (epochs=2): 94.60 %, ECE 0.021'."""
-    runs = table.runs[~table.runs.listed].sort_values("name").itertuples()
+    runs = table.runs[table.runs.row.isna()].sort_values("name").itertuples()
     lines = [f"`{run.name}` ({run.differs}): {run.accuracy:.2f} %, ECE {run.ece:.3f}" for run in runs]
     several = f"{len(lines)} runs are" if len(lines) > 1 else "1 run is"
     return [f"{several} not in this table, since a setting differs from those of its rows:", *lines] if lines else []

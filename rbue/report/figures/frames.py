@@ -45,14 +45,14 @@ class Network:
 
 def networks(records, paper_dir=PAPER):
     """Return a Network per (protocol, dataset, arch) with a run that a figure can show."""
-    shown = records[records.listed & everywhere(records)]
+    shown = records[records.row.notna() & everywhere(records)]
     groups = sorted(shown.groupby(NETWORK), key=lambda group: (by_protocol(group[0][0]), group[0]))
     return [Network(*key, runs.reset_index(drop=True), paper_dir) for key, runs in groups]
 
 
 def left_out(records):
     """Return `name (epochs=2)` of each run that no figure or table shows, since a setting differs from its row's."""
-    lost = records[~records.listed]
+    lost = records[records.row.isna()]
     return [f"{name} ({differs})" for name, differs in zip(lost.name, lost.differs, strict=True)]
 
 

@@ -106,8 +106,8 @@ def gather(results: list, paper_dir: str, frames: dict) -> Evidence:
         corrupted_passes(runs),
         scores(runs),
         unused_cells(every[in_tables(every)], protocol),
-        unused_cells(every[every.corrupted & every.listed], protocol),
-        incomplete_cells(runs[runs.corrupted & runs.listed & everywhere(runs)]),
+        unused_cells(every[every.corrupted & every.row.notna()], protocol),
+        incomplete_cells(runs[runs.corrupted & runs.row.notna() & everywhere(runs)]),
     )
 
 
@@ -151,7 +151,7 @@ def incomplete_cells(runs: pd.DataFrame) -> set:
 
 def corrupted_passes(runs: pd.DataFrame) -> dict:
     """Return {(dataset, arch): passes of the variants on corrupted images}, often fewer than on clean images."""
-    proposed = runs[runs.corrupted & runs.listed & runs.row.isin(PROPOSED) & runs.passes.notna()]
+    proposed = runs[runs.corrupted & runs.row.isin(PROPOSED) & runs.passes.notna()]
     return proposed.groupby(["dataset", "arch"]).passes.unique().to_dict()
 
 
