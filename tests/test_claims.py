@@ -346,6 +346,9 @@ def test_a_claim_measured_only_elsewhere_is_not_tested_but_asked_there():
     assert "On CIFAR-10 ResNet-18, too little is measured (so far reproduced). Fewer than half" in few.why
     assert short(few) == "not tested (elsewhere so far reproduced)"
     assert ours("F1", runs).elsewhere.status == "not reproduced"  # it says 'consistently', and is not on par once
+    jsd = {Q8: 0.02, Q95: 0.02, RRELU: 0.002, P2: 0.01, P5: 0.01}
+    partly = ours("D3", [diverse(label, value, 0.04, place=("cifar10", "vgg13")) for label, value in jsd.items()])
+    assert "On CIFAR-10 VGG-13, it is partly reproduced. It holds for MC-DropReLU's Mean-JSD" in partly.why
 
 
 def test_a_claim_whose_own_network_has_other_rows_is_not_called_unmeasured():

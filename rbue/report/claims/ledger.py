@@ -6,7 +6,7 @@ from rbue.report.claims.algebra import ALGEBRA
 from rbue.report.claims.evidence import missing_text, places_text
 from rbue.report.claims.numbers import Numbers, our_frames, paper_frame
 from rbue.report.claims.predicates import PREDICATES
-from rbue.report.claims.rules import NOT_TESTED, PAPERS, Verdict, decide, measured
+from rbue.report.claims.rules import NOT_TESTED, PAPERS, PARTLY, Verdict, decide, measured
 from rbue.report.paper import read_paper
 
 
@@ -61,7 +61,8 @@ def wherever_measured(predicate, numbers):
     if not there:
         return decide(items, predicate.rule, numbers)
     found = decide(predicate.check(numbers, there), predicate.rule, numbers, where=places_text(there))
-    said = f"too little is measured (so far {found.so_far})" if found.so_far else f"it is {found.status}"
+    word = "partly reproduced" if found.status == PARTLY else found.status
+    said = f"too little is measured (so far {found.so_far})" if found.so_far else f"it is {word}"
     nothing, missing = lack(items, predicate.scope, numbers)
     return Verdict(NOT_TESTED, f"{nothing} On {found.where}, {said}. {found.why}", missing=missing, elsewhere=found)
 

@@ -8,6 +8,7 @@ from rbue.report.columns import decimals, from_to
 from rbue.report.rows import PROPOSED
 from rbue.report.verdict.answers import NO, NO_TIMES, YES, Found
 from rbue.report.verdict.evidence import Evidence, papers_or_all
+from rbue.report.verdict.quality import settings
 
 
 def training_cost(e: Evidence) -> Found:
@@ -43,9 +44,9 @@ def inference_cost(e: Evidence) -> Found:
     if all(ece[row, kind] for row in (SINGLE, Q95) for kind in ("ece", "tempered_ece")):
         fewer = f"{ece[Q95, 'ece_10']:.3f} with 10 passes and " if ece[Q95, "ece_10"] else ""
         text += (
-            f". The mean ECE of Single is {ece[SINGLE, 'ece']:.3f}, that of {Q95} {fewer}{ece[Q95, 'ece']:.3f} with "
-            f"{passes:.0f} passes. Temperature scaling, which needs labelled images (here the other half of the test "
-            f"set), gives Single {ece[SINGLE, 'tempered_ece']:.3f} and {Q95} {ece[Q95, 'tempered_ece']:.3f} with "
-            f"{passes:.0f} passes"
+            f". On {settings(e.costed)}, the mean ECE of Single is {ece[SINGLE, 'ece']:.3f}, that of {Q95} {fewer}"
+            f"{ece[Q95, 'ece']:.3f} with {passes:.0f} passes. Temperature scaling, which needs labelled images (here "
+            f"the other half of the test set), gives Single {ece[SINGLE, 'tempered_ece']:.3f} and {Q95} "
+            f"{ece[Q95, 'tempered_ece']:.3f} with {passes:.0f} passes"
         )
     return (YES if median(ratio) <= 1 else NO), text

@@ -76,10 +76,14 @@ class Evidence:
         shared = [row for row in known[places[0]] if all(row in known[p] for p in places)] if places else []
         return places, {row: [known[place][row] for place in places] for row in shared}
 
+    @property
+    def costed(self) -> list:
+        """The networks where the costs of Single and MC-DropReLU(0.95) are known."""
+        return papers_or_all([p for p in self.ours.places if all((*p, row) in self.costs for row in (SINGLE, Q95))])
+
     def mean_cost(self, row: str, kind: str) -> float | None:
-        """Return the mean over the networks where Single and the best known variant have this number."""
-        both = papers_or_all([p for p in self.ours.places if all((*p, r) in self.costs for r in (SINGLE, Q95))])
-        found = [self.costs[*p, row].get(kind) for p in both]
+        """Return the mean of a cost over `costed`, or None if a network lacks it."""
+        found = [self.costs.get((*place, row), {}).get(kind) for place in self.costed]
         return sum(found) / len(found) if found and all(found) else None
 
     def seeds(self, places: Iterable[tuple], rows: Iterable[str]) -> str:

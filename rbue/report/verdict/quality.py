@@ -219,8 +219,10 @@ def diversity(e: Evidence) -> Found:
     families = {"MC-RReLU": [RRELU], "MC-DropReLU": DROPRELU, ENSEMBLE: [ENSEMBLE]}
     found = {name: [ratio for row in rows for ratio in ratios[row]] for name, rows in families.items()}
     shown = listed([f"{from_to(each, decimals(1))} for {name}" for name, each in found.items() if each])
+    places = [e.places([row, P5], "mean_jsd") for row in ratios if ratios[row]]
+    up_to = "up to " if len({*map(len, places)}) > 1 else ""
     text = (
         f"The mean Jensen–Shannon divergence between two samples, divided by that of {P5}, is {shown} (range over "
-        f"{settings(max((e.places([row, P5], 'mean_jsd') for row in ratios), key=len))})"
+        f"{up_to}{settings(max(places, key=len))})"
     )
     return answer(more), text
