@@ -1,6 +1,7 @@
 """The verdict follows the numbers: the paper's own, made-up ones, and none."""
 
 from dataclasses import replace
+from statistics import fmean
 
 import made_up
 import numpy as np
@@ -406,17 +407,21 @@ def test_the_readmes_advice_follows_from_the_committed_results(committed, eviden
     advice = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split("**Should you use it?**")[1].split())
     runs = records(committed).query("protocol == 'matched' and not corrupted and row in @LABELS")
     scored = runs.groupby(["dataset", "arch", "row"])[["accuracy", "ece", "nll", "brier"]].mean()
-    pairs = scored.groupby(["dataset", "arch"])
-    assert "on all four dataset-network pairs" in advice and pairs.ngroups == 4
-    for place, rows in pairs:
-        rows = rows.droplevel(["dataset", "arch"]) * [1, -1, -1, -1]  # the larger the better
+    pairs = {place: rows.droplevel([0, 1]) for place, rows in scored.groupby(["dataset", "arch"])}
+    complete = {place: rows for place, rows in pairs.items() if set(LABELS) <= set(rows.index)}
+    assert "on all four dataset-network pairs where we measured all rows" in advice and len(complete) == 4
+    for place, rows in complete.items():
+        rows = rows * [1, -1, -1, -1]  # the larger the better
         assert (rows.loc[PROPOSED] < rows.loc[ENSEMBLE]).all(axis=None), place
         assert (rows.loc[PROPOSED, "ece"] < rows.loc[SVI, "ece"]).all(), place
         single, *known = evidence.values(place, [SINGLE, Q9, Q95], "accuracy")
         assert not any((value - single).sign for value in known), place
-    ten, all_passes = ([evidence.mean_cost(row, kind) for row in PROPOSED] for kind in ("ece_10", "ece"))
-    assert evidence.mean_cost(SINGLE, "tempered_ece") < min(all_passes)
-    assert all(few - many < 0.005 for few, many in zip(ten, all_passes, strict=True))
+
+    def mean(row, kind):
+        return fmean(evidence.costs[*place, row][kind] for place in complete)
+
+    assert mean(SINGLE, "tempered_ece") < min(mean(row, "ece") for row in PROPOSED)
+    assert all(mean(row, "ece_10") - mean(row, "ece") < 0.005 for row in PROPOSED)
     assert min(ratio for row in PROPOSED for ratio in evidence.cost_ratios("test_ms_per_image", row, ENSEMBLE)) > 1
     in_blocks = evidence.values(("cifar10", "resnet18"), [P2 + BLOCK, P5 + BLOCK], "ece")
     ours = evidence.values(("cifar10", "resnet18"), PROPOSED, "ece")
