@@ -52,13 +52,17 @@ def sentence(error, arguments=()):
         return no_setting(method.removeprefix("method="), key[1])
     if key := re.search(r"missing mandatory value: (\w+)", text):
         return no_value(key[1], arguments)
-    if override := re.match(r"Error merging override (.*)\n(.*)", text):
+    if override := re.match(r"Error merging override (.*)\n([\s\S]*)", text):
         return wrong_value(*override.groups())
     return re.sub(r"\s*\n\s*", "; ", text.split("\nSee https", 1)[0].strip())
 
 
 NUMBERS = {"Integer": "a whole number", "Float": "a number"}
 NEEDED = {  # words of OmegaConf → what the setting must be
+    "full_key: network\n": "must name a class and its arguments, as in an arch's YAML (docs/extending.md)",
+    "Dict[": "must be a dictionary, such as {{name:value}}",
+    "=List[float]": "must be a list of numbers, such as [0.5,0.9]",
+    "=List[int]": "must be a list of whole numbers, such as [1,2]",
     "is not Optional": "is no value: this setting needs one",
     "is not a ListConfig": "must be a list, such as [{value}]",
     "is not a valid bool": "must be true or false",
@@ -70,9 +74,9 @@ def wrong_value(word, why):
     """Say of which kind a value must be, and how to write several: 0-3 and [0,1] are not lists of choices."""
     key, _, value = word.partition("=")
     kind = re.search(r"could not be converted to (Integer|Float)", why)
-    if not kind:
-        needed = next((f" {text.format(value=value)}" for words, text in NEEDED.items() if words in why), f": {why}")
-        return f"{word}{needed}"
+    if not kind or ("=List[" in why and "." not in key):  # lr_drops=[a], but not lr_drops.0=a
+        needed = next((text.format(value=value) for words, text in NEEDED.items() if words in why), None)
+        return f"{word} {needed}" if needed else f"{word}: {why.splitlines()[0]}"
     several = re.fullmatch(r"\[.*\]|\d+ *(-|\.\.|:| ) *\d+", value)
     return f"{word} is not {NUMBERS[kind[1]]}" + (f": write several values as in -m {key}=1,2" if several else "")
 
