@@ -92,7 +92,8 @@ def one_of(choices: Collection[str], **values: Any) -> None:
 def refuse_second(what: str, known: Any, new: Any) -> None:
     """Refuse a name that is registered for something else. A module that is loaded again may register the same."""
     if known is not None and defined_as(known) != defined_as(new):
-        raise UserError(f"{what} is defined twice: in {defined_as(known)[0]} and in {defined_as(new)[0]}")
+        places = " and ".join(f"as {'.'.join(defined_as(made))}" for made in (known, new))
+        raise UserError(f"{what} is defined twice, {places}: rename one of the two")
 
 
 def defined_as(made: Any) -> tuple[str, str]:

@@ -87,7 +87,7 @@ def metric(name: str) -> Callable:
     if not isinstance(name, str):
         raise UserError('a metric needs a name: write @metric("name")')
     if name in (*BUILT_IN, "samples", "ms_per_image"):
-        raise UserError(f"metric {name} cannot be registered: results already have a number of that name")
+        raise UserError(f"metric {name} cannot be registered, since results have a number of that name: rename it")
 
     def register(function: Callable[[Tensor, Tensor], float]) -> Callable[[Tensor, Tensor], float]:
         refuse_second(f"metric {name}", OWN.get(name), function)

@@ -37,6 +37,9 @@ def named():
 def imported(name):
     try:
         return import_module(name)
+    except UserError as error:  # it says what to do
+        way_out = f", or uninstall {name}" if name in installed() else ""
+        raise UserError(f"the plugin {name} cannot be imported: {error}{way_out}") from error
     except (Exception, SystemExit) as error:  # a plugin's code may raise anything
         absent = isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}.")
         way_out = "is it installed, or its folder on PYTHONPATH?" if absent else "correct its code"

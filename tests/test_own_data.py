@@ -443,13 +443,13 @@ def test_a_registered_dataset_reads_itself_and_names_its_foreign_images(register
     assert ood.ood_name("mine") == ""
     with pytest.raises(UserError, match="dataset=theirs is defined twice"):
         dataset("theirs")(read_files)
-    with pytest.raises(UserError, match="end in _c"):
+    with pytest.raises(UserError, match="_c stands for corrupted test images: rename it"):
         dataset("theirs_c")
 
 
 @pytest.mark.parametrize("name", ["cifar10", "tinyimagenet", "digits"])
 def test_a_name_of_the_suite_is_refused(registered, name):
-    with pytest.raises(UserError, match=f"dataset={name} is defined twice: in rbue.data.sources and in rbue.data.own"):
+    with pytest.raises(UserError, match=f"dataset={name} is defined twice, as rbue.data.sources.*: rename one"):
         dataset(name)(read_files)
 
 

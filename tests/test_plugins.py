@@ -376,16 +376,19 @@ def test_what_cannot_be_imported_is_named_with_the_reason(door):
     assert "is it installed, or its folder on PYTHONPATH?" in absent
 
 
-def test_a_name_that_is_taken_is_refused(door):
+def test_a_name_that_is_taken_is_refused_with_both_places(door, monkeypatch):
     door({"twice.py": SCHEMA.format(name="single")})
-    twice = "method=single is defined twice: in rbue.methods.single and in twice"
-    assert twice in refusal("twice")
+    twice = "method=single is defined twice, as rbue.methods.single.Single and as twice.Own: rename one of the two"
+    assert refusal("twice") == f"the plugin twice cannot be imported: {twice}"
+    with monkeypatch.context() as patched:
+        patched.setattr(plugins, "installed", lambda: ["twice"])
+        assert refusal("twice").endswith(f"{twice}, or uninstall twice")
     os.environ[plugins.PLUGINS] = ""
     door({"net.py": "from rbue.networks import network\n@network('small')\ndef small(classes): pass"})
-    assert "arch=small is defined twice: in rbue.networks and in net" in refusal("net")
+    assert "arch=small is defined twice, as rbue.networks.small and as net.small: rename one" in refusal("net")
     os.environ[plugins.PLUGINS] = ""
     folder = door({"dir/arch/small.yaml": "# @package _global_\narch: small\n"}) / "dir"
-    assert "dir/arch/small.yaml would never be read, since" in refusal(folder=folder)
+    assert refusal(folder=folder).endswith("conf/arch/small.yaml has the same name: rename one of the two")
 
 
 def test_a_method_without_its_yaml_is_refused(door):

@@ -80,7 +80,7 @@ def dataset(name, ood=""):
     describes them. The dict may also have the class names under `classes`. `ood` names the dataset of OOD images.
     """
     if name.endswith("_c"):
-        raise UserError(f"dataset={name} cannot be registered: names that end in _c mean corrupted test images")
+        raise UserError(f"dataset={name} cannot be registered, since _c stands for corrupted test images: rename it")
 
     def register(read):
         refuse_second(f"dataset={name}", DATASETS[name].read if name in DATASETS else None, read)

@@ -62,7 +62,7 @@ def check_files():
     for path in (path for folder in (CONF, *plugins.folders()) for path in folder.glob("*/*.yaml")):
         first = file_of(path.parent.name, path.stem)
         if not first.samefile(path):
-            raise UserError(f"{path} would never be read, since {first} has the same name: give it another name")
+            raise UserError(f"{path} would never be read, since {first} has the same name: rename one of the two")
         if path.parent.name in NAMED and (path.parent.name != "method" or path.stem in METHODS):
             check_name(path)  # the other files of methods are presets: a method with other values
         refuse_ignored(path, in_protocols)
