@@ -473,17 +473,29 @@ def test_a_protocol_may_set_what_the_suites_main_file_sets(door):
     assert composed("protocol=mine", "bins=20").bins == 20
 
 
+def test_a_launch_does_not_change_what_a_protocol_says(door):
+    own = "# @package _global_\ndefaults: [demo, _self_]\nprotocol: mine\nprecision: fp32\n"
+    launch = "# @package _global_\ndefaults: [{override /hydra/launcher: packed}]\nprecision: bf16\nper_gpu: 2\n"
+    plugins.choose(folder=door({"dir/protocol/mine.yaml": own, "dir/launch/far.yaml": launch}) / "dir")
+    far = composed("protocol=mine", "launch=far")
+    assert far.name == composed("protocol=mine").name and (far.precision, far.per_gpu) == ("fp32", 2)
+    assert composed("launch=far").precision == "bf16"  # the suite's protocols name no precision
+    assert composed("launch=far", "precision=fp32").precision == "fp32"
+
+
 @pytest.mark.parametrize(
     ("file", "base", "line"),
     [
         ("method/strong", "dropreLU", "bins: 15"),
         ("dataset/mine", "digits", "samples: 5"),
         ("arch/mine", "", "warmup: 0.1"),
+        ("launch/mine", "packed", "samples: 5"),
+        ("launch/mine", "packed", "batch: 64"),
     ],
 )
 def test_a_line_that_has_no_effect_is_refused(file, base, line, door):
     group, name = file.split("/")
-    named = "" if group == "method" else f"{group}: {name}\n"
+    named = "" if group in ("method", "launch") else f"{group}: {name}\n"
     text = f"# @package _global_\ndefaults: [{base}{', ' * bool(base)}_self_]\n{named}{line}\n"
     said = refusal(folder=door({f"dir/{file}.yaml": text}) / "dir")
     wrong = f"dir/{file}.yaml has the line '{line.split()[0]} ...', which has no effect in a {group}'s YAML"

@@ -58,14 +58,15 @@ def check_files():
             registered = f"{schema.__module__} registers method={name}"
             way_out = f"write conf/method/{name}.yaml in its package, and list it in package-data if you install it"
             raise UserError(f"{registered}, which has no YAML: {way_out}")
-    in_protocols = OmegaConf.load(CONF / "protocol" / "paper.yaml").keys()
+    protocol, dataset = (OmegaConf.load(CONF / name).keys() for name in ("protocol/paper.yaml", "dataset/cifar10.yaml"))
+    later = {"launch": protocol | dataset, "dataset": protocol, "arch": protocol, "method": Run.__dataclass_fields__}
     for path in (path for folder in (CONF, *plugins.folders()) for path in folder.glob("*/*.yaml")):
         first = file_of(path.parent.name, path.stem)
         if not first.samefile(path):
             raise UserError(f"{path} would never be read, since {first} has the same name: rename one of the two")
         if path.parent.name in NAMED and (path.parent.name != "method" or path.stem in METHODS):
             check_name(path)  # the other files of methods are presets: a method with other values
-        refuse_ignored(path, in_protocols)
+        refuse_ignored(path, later)
 
 
 def check_name(path):
@@ -78,11 +79,10 @@ def check_name(path):
         raise UserError(f"{path} {wrong}: write the line '{group}: {path.stem}' into it")
 
 
-def refuse_ignored(path, in_protocols):
-    """Refuse a line that has no effect. The list in conf/config.yaml puts the method first, then that file's own
-    settings, and the protocol last: every protocol sets what `paper` sets."""
+def refuse_ignored(path, later):
+    """Refuse a line that has no effect, since files that come later in the list of conf/config.yaml set the same."""
     group = path.parent.name
-    ignored = {"method": Run.__dataclass_fields__.keys(), "dataset": in_protocols, "arch": in_protocols}.get(group)
+    ignored = later.get(group)
     if ignored and (wrong := [key for key in OmegaConf.load(path) if key in ignored and key != group]):
         why = f"{path} has the line '{wrong[0]}: ...', which has no effect in a {group}'s YAML"
         raise UserError(f"{why}: write it into a protocol's YAML")
