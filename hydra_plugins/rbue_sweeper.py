@@ -30,7 +30,7 @@ class UnionSweeper(BasicSweeper):
         cells = [sweeps.cell(run) for _, run in jobs]
         unfinished = [(words, run) for (words, run), one in zip(jobs, cells, strict=True) if one.state != "done"]
         missing = [words for words, _ in unfinished]
-        print(sweeps.table(cells), flush=True)
+        print(f"{sweeps.table(cells)}\n{sweeps.without_metrics(cells)}", end="", flush=True)
         if not missing:
             return []
         folders = [folder for _, run in unfinished for folder in results.folders_written(run)]

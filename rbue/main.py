@@ -40,8 +40,7 @@ def run_job(cfg):
 
 def skipped(run, result):
     """Say that a run is finished, and which metrics of the loaded plugins its result lacks."""
-    own = getattr(sys.modules.get("rbue.metrics"), "OWN", {})  # a plugin has imported it, or else there are none
-    if lacking := [name for name in own if name not in result.metrics]:
+    if lacking := results.lacking(result):
         way_out = f"move {results.folder(run)} away to test again (its weights are kept)"
         return f"skipped, since it is finished; its result has no metric {', '.join(lacking)}: {way_out}"
     return f"skipped, since it is finished: {results.folder(run)} (another results_dir= runs it again)"

@@ -11,14 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from commands import start
+from commands import call, start
 from conftest import PAPER, ROOT
 
 import rbue
 from rbue import cli, layers, methods, metrics, networks, noise, plugins, sampling, surgery
 from rbue.config import Run, training
 from rbue.errors import UserError
-from rbue.runs import compose, sweeps
+from rbue.runs import compose, results, sweeps
 from rbue.runs.messages import sentence
 
 EXAMPLE = ROOT / "examples" / "masksembles"
@@ -564,6 +564,19 @@ def test_a_skipped_run_says_which_metrics_its_result_lacks(monkeypatch):
     said = skipped(run, result)
     assert said.startswith("skipped, since it is finished; its result has no metric margin: move results/runs/digits/")
     assert said.endswith(" away to test again (its weights are kept)")
+
+
+def test_a_sweep_says_which_finished_results_lack_a_metric(monkeypatch, tmp_path):
+    words = [*DEMO, "epochs=1", "samples=2", "seed=0,1,2,3"]
+    first = call("train.py", "-m", *words, cwd=tmp_path)
+    assert "training on" in first.stderr and "lack metric" not in first.stdout
+    monkeypatch.setitem(metrics.OWN, "margin", lambda probs, labels: 0.5)
+    said = call("train.py", "-m", *words, cwd=tmp_path).stdout.splitlines()[-1]
+    assert said.startswith("4 of 4 finished results lack metric margin (digits/small/single-demo-seed0-")
+    assert said.count("single-demo") == 3 and " and 1 more): add another results_dir=" in said
+    again = call("train.py", "-m", *words, "results_dir=again", cwd=tmp_path)
+    assert "training on" not in again.stderr
+    assert {result.metrics["margin"] for result in results.collect(tmp_path / "again")} == {0.5}
 
 
 def test_a_metric_that_fails_is_named(monkeypatch):

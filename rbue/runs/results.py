@@ -126,6 +126,12 @@ def total(key, trainings):
     return None if None in values else sum(values)
 
 
+def lacking(result):
+    """Return the names of the loaded plugins' metrics that a result lacks."""
+    own = getattr(sys.modules.get("rbue.metrics"), "OWN", {})  # a plugin has imported it, or else there are none
+    return [name for name in own if name not in result.metrics]
+
+
 def summary(result):
     """One line for the console: scores, times, hardware and precision."""
     shown = corrupted_scores(result.corruptions) if result.corruptions else clean_scores(result)

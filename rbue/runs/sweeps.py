@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -198,12 +199,13 @@ class Cost:
 
 @dataclass
 class Cell:
-    """One run: its state, the reason if it failed, its cost if it is done."""
+    """One run: its state, the reason if it failed; if it is done, its cost and the metrics that it lacks."""
 
     run: config.Run
     state: str
     sentence: str = ""
     cost: Cost | None = None
+    lacking: Sequence[str] = ()
 
     @property
     def group(self):
@@ -223,7 +225,7 @@ def cell(run, found=None):
     begun = os.path.exists(folder)
     try:
         if begun and (result := results.find(run)):
-            return Cell(run, "done", cost=Cost.of(result))
+            return Cell(run, "done", cost=Cost.of(result), lacking=results.lacking(result))
     except UserError as foreign:
         return Cell(run, "failed", str(foreign))
     one = Cell(run, "missing")
@@ -250,6 +252,16 @@ def table(cells):
         rows.append(["total", "", "", *figures(cells, pace)])
     failed = [f"failed: {one.run.name}: {one.sentence}" for one in cells if one.state == "failed"]
     return "\n".join([*("  ".join(row).rstrip() for row in padded(rows, left=range(3))), *failed])
+
+
+def without_metrics(cells):
+    """Say which finished results lack a metric of the loaded plugins, and how to get it; '' if none does."""
+    names, runs = {name for one in cells for name in one.lacking}, [one.run.name for one in cells if one.lacking]
+    done = sum(one.state == "done" for one in cells)
+    some = ", ".join(runs[:3]) + (f" and {len(runs) - 3} more" if len(runs) > 3 else "")
+    told = f"{len(runs)} of {done} finished results lack metric {', '.join(sorted(names))} ({some})"
+    way_out = "add another results_dir= to test them again, without training if their weights are kept"
+    return f"{told}: {way_out}\n" if runs else ""
 
 
 def time_left(cells, ended):
