@@ -100,15 +100,18 @@ class StochasticLayer(nn.Module):
         compiled code."""
         return {}
 
-    def register_constants(self) -> None:
+    def set_constants(self) -> None:
+        """Write the constants into their tensors, in place: compiled code and CUDA graphs read these tensors."""
         for name, value in self.constants().items():
-            self.register_buffer(name, value, persistent=False)
+            if name in self._buffers:
+                getattr(self, name).copy_(value)
+            else:
+                self.register_buffer(name, value, persistent=False)
 
     def _apply(self, fn, recurse=True):
         """Move or cast the layer. Its constants are set again, since `to_empty` gives tensors without values."""
         super()._apply(fn, recurse)
-        for name, value in self.constants().items():
-            getattr(self, name).copy_(value)
+        self.set_constants()
         return self
 
     def deterministic(self) -> nn.Module:
@@ -116,14 +119,31 @@ class StochasticLayer(nn.Module):
         raise NotImplementedError
 
 
+class Probability:
+    """A probability of a layer. Setting it also sets `random`, which is false only at `off`, and the layer's constants.
+
+    Its value is in the layer's own dictionary, where Python and the compiler find it without a `__get__`. Set it
+    between steps: torch refuses the backward pass of a Dropout whose p was set after the forward pass.
+    """
+
+    def __init__(self, name: str, off: float) -> None:
+        self.name, self.off = name, off
+
+    def __set__(self, layer: StochasticLayer, value: float) -> None:
+        within(0, 1, **{self.name: value})
+        layer.__dict__[self.name] = value
+        layer.__dict__["random"] = bool(value != self.off)  # the compiler guards on it
+        layer.set_constants()
+
+
 class DropReLU(StochasticLayer):
     """A rectifier that is kept with probability q and is the identity otherwise (eq. 5). q=1 is a plain ReLU."""
 
+    q: float = Probability("q", off=1)  # type: ignore[assignment]
+
     def __init__(self, q: float) -> None:
         super().__init__()
-        within(0, 1, q=q)
-        self.q, self.random = q, q < 1
-        self.register_constants()
+        self.q = q
 
     def constants(self) -> dict[str, Tensor]:
         return {"limit": noise.threshold(self.q)}
@@ -161,11 +181,11 @@ class RReLU(StochasticLayer):
 class Dropout(StochasticLayer):
     """Dropout, also at test time: each element is zero with probability p and scaled by 1/(1-p) otherwise."""
 
+    p: float = Probability("p", off=0)  # type: ignore[assignment]
+
     def __init__(self, p: float) -> None:
         super().__init__()
-        within(0, 1, p=p)
-        self.p, self.random = p, p > 0
-        self.register_constants()
+        self.p = p
 
     def constants(self) -> dict[str, Tensor]:
         return {"limit": noise.threshold(1 - self.p)}
@@ -192,7 +212,7 @@ class GaussianWeight(StochasticLayer):
     def __init__(self, prior: float) -> None:
         super().__init__()
         self.prior_deviation = float(prior)
-        self.register_constants()
+        self.set_constants()
 
     def constants(self) -> dict[str, Tensor]:
         return {"prior": torch.tensor(self.prior_deviation)}

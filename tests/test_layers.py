@@ -1,10 +1,13 @@
 import copy
+import io
 from functools import partial
 
 import pytest
 import torch
+from conftest import refused
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.testing import CompileCounter
 from torch.distributions import Normal, kl_divergence
 
 from rbue import noise
@@ -75,6 +78,89 @@ def test_variance_of_dropout_is_its_closed_form(p):
 def test_dropout_of_everything_is_zero_and_of_nothing_the_identity():
     assert torch.equal(Dropout(1.0)(X), torch.zeros_like(X))
     assert torch.equal(Dropout(0.0)(X), X)
+
+
+def test_after_a_change_of_q_the_variance_is_that_of_the_new_q():
+    layer = DropReLU(0.95)
+    layer.q = 0.5
+    assert abs(draw(layer, X).sum(1).var() / (0.25 * (X.clamp(max=0) ** 2).sum()) - 1) < 0.05
+    assert repr(layer) == "DropReLU(q=0.5)" and layer.deterministic().negative_slope == 0.5
+
+
+def test_after_a_change_of_p_elements_are_kept_with_the_new_probability():
+    layer = Dropout(0.1)
+    layer.p = 0.6
+    drawn = draw(layer, X)
+    assert abs((drawn != 0).double().mean() - 0.4) < 0.002
+    assert torch.allclose(drawn[drawn != 0], (X / 0.4).expand_as(drawn)[drawn != 0])
+
+
+PROBABILITIES = pytest.mark.parametrize("kind, name, off", [(DropReLU, "q", 1), (Dropout, "p", 0)])
+
+
+@PROBABILITIES
+def test_noise_can_be_switched_off_and_on_again(kind, name, off):
+    layer = kind(0.4)
+    before, limit = draw(layer, X, 100), layer.limit
+    setattr(layer, name, off)
+    assert layer.random is False and torch.equal(layer(X), kind(off)(X)) and torch.equal(layer(X), layer(X))
+    setattr(layer, name, 0.4)
+    assert layer.random is True and torch.equal(draw(layer, X, 100), before)
+    assert layer.limit is limit  # the same tensor on the same device: a CUDA graph reads it
+
+
+@PROBABILITIES
+@pytest.mark.parametrize("bad", [-0.1, 1.5, float("nan"), "0.5"])
+def test_a_refused_change_leaves_the_layer_as_it_was(kind, name, off, bad):
+    layer = kind(0.4)
+    before = draw(layer, X, 100)
+    assert refused(setattr, layer, name, bad) == refused(kind, bad)
+    assert getattr(layer, name) == 0.4 and torch.equal(draw(layer, X, 100), before)
+
+
+def saved(layer):
+    """A copy of the layer through a file."""
+    file = io.BytesIO()
+    torch.save(layer, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@PROBABILITIES
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, saved])
+def test_a_change_of_a_copy_leaves_the_original(kind, name, off, duplicate):
+    layer = kind(0.4)
+    other = duplicate(layer)
+    setattr(other, name, 0.7)
+    for made, value in ((layer, 0.4), (other, 0.7)):
+        assert getattr(made, name) == value and torch.equal(draw(made, X, 100), draw(kind(value), X, 100))
+    assert not layer.state_dict() and not other.state_dict()
+
+
+@PROBABILITIES
+def test_compiled_code_follows_a_change_and_is_compiled_anew_only_without_noise(kind, name, off):
+    torch._dynamo.reset()
+    layer, counter = kind(0.4), CompileCounter()
+    compiled = torch.compile(layer, backend=counter, fullgraph=True)
+    for value in (0.4, 0.7, off, 0.2):
+        setattr(layer, name, value)
+        wire(layer)
+        with noise.counted(layer, seed=0, step=0, rows=torch.arange(100)):
+            assert torch.equal(compiled(X.expand(100, -1)), draw(kind(value), X, 100))
+    assert counter.frame_count == 2
+
+
+@PROBABILITIES
+def test_compiled_code_may_change_and_read_the_probability(kind, name, off):
+    layer = wire(kind(0.4))
+
+    def forward(x):
+        setattr(layer, name, 0.7)
+        return layer(x) * getattr(layer, name)
+
+    with noise.counted(layer, seed=0, step=0, rows=torch.arange(100)):
+        drawn = torch.compile(forward, backend="aot_eager", fullgraph=True)(X.expand(100, -1))
+    assert torch.equal(drawn, draw(kind(0.7), X, 100) * 0.7)
 
 
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
