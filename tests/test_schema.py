@@ -59,14 +59,14 @@ def mutated(content, where, value):
 
 
 def test_a_mutated_file_is_read_or_refused_and_what_is_read_can_be_told(tmp_path):
-    path, content = tmp_path / "result.json", whole()
-    for where in [place for place in places(content) if place]:
-        for value in ODD:
-            path.write_text(json.dumps(mutated(content, where, value)))
-            try:
-                records([schema.read(path)])
-            except UserError as refused:
-                assert str(refused).startswith(f"{path} is not a result of this suite ("), (where, value)
+    path, content, read = tmp_path / "result.json", whole(), []
+    for where, value in product([place for place in places(content) if place], ODD):
+        path.write_text(json.dumps(mutated(content, where, value)))
+        try:
+            read.append(schema.read(path))
+        except UserError as refused:
+            assert str(refused).startswith(f"{path} is not a result of this suite ("), (where, value)
+    assert len(records(read)) == len(read) > 100
 
 
 def show(runs):
