@@ -1,5 +1,6 @@
 """Shared by the tests: runs composed as on the command line, and a tiny dataset."""
 
+import copy
 import dataclasses
 import gc
 import hashlib
@@ -15,6 +16,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # each of the compiler's own processes would import torch
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
@@ -26,6 +28,24 @@ from rbue.errors import UserError  # noqa: E402
 from rbue.runs import results  # noqa: E402
 from rbue.runs.compose import parse, register  # noqa: E402
 
+
+def load_each_text_once(load=yaml.load):
+    """Every command reads the same seventy YAML files: keep what a text says, and give each reader its own copy."""
+    known = {}
+
+    def loaded(stream, Loader):
+        text = stream if isinstance(stream, (str, bytes)) else stream.read()
+        key = text, Loader.__name__  # OmegaConf makes a new class of this name for each file
+        if key not in known:
+            if text is not stream:
+                stream.seek(0)  # an error names the file
+            known[key] = load(stream, Loader)
+        return copy.deepcopy(known[key])
+
+    return loaded
+
+
+yaml.load = load_each_text_once()
 register()
 
 
