@@ -5,7 +5,9 @@ import os
 import signal
 import time
 from collections import Counter
+from functools import cache
 from itertools import count
+from subprocess import CompletedProcess
 
 import made_up
 import pytest
@@ -31,6 +33,12 @@ def runs(line):
     return sweeps.runs_of(line.split())
 
 
+@cache
+def rows(dataset, arch, protocol):
+    """The runs of a table, which tests share, since composing them takes seconds."""
+    return runs(f"sweep=rows results_dir=there dataset={dataset} arch={arch} protocol={protocol}")
+
+
 def train(folder, *words):
     return begin(ROOT / "train.py", *words, cwd=folder)
 
@@ -46,8 +54,8 @@ def sweep(folder, *words):
 
 
 def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
-    assert {match_row(run.identity)[0] for run in runs("sweep=rows dataset=cifar100 arch=vgg13")} == set(LABELS)
-    corrupted = runs("sweep=rows dataset=cifar10_c arch=vgg13")
+    assert {match_row(run.identity)[0] for run in rows("tinyimagenet", "densenet121", "paper")} == set(LABELS)
+    corrupted = rows("cifar10_c", "vgg13", "matched")
     not_drawn = {"MC-Dropout(0.2)", "MC-DropReLU(0.8)", "MC-DropReLU(0.85)", "MC-DropReLU(0.9)"}
     wanted = [settings for label, settings in ROWS if label not in not_drawn]
     assert len(corrupted) == len(wanted) == 6
@@ -55,7 +63,7 @@ def test_rows_are_the_ten_of_a_table_and_the_six_of_the_box_plots():
 
 
 def test_rows_on_corrupted_tinyimagenet_hold_the_q_of_figures_7_and_8():
-    shown = runs("sweep=rows dataset=tinyimagenet_c arch=densenet121")
+    shown = rows("tinyimagenet_c", "vgg13", "paper")
     drawn = corruptions.SIX | {"dropreLU": corruptions.Q["tinyimagenet"]}
     assert {run.method for run in shown} == drawn.keys()
     assert [run.q for run in shown if run.method == "dropreLU"] == [0.95, drawn["dropreLU"]]
@@ -83,7 +91,7 @@ def test_a_union_holds_each_run_once(line, cells):
     assert len(runs(line)) == cells
 
 
-@pytest.mark.parametrize("line", ["method=dropreLU q=0.8,0.9", "sweep=position results_dir=r/${seed}"])
+@pytest.mark.parametrize("line", ["method=dropreLU q=0.8,0.9", "method=dropreLU q=0.8,0.9 results_dir=r/${seed}"])
 def test_seeds_that_share_a_composition_are_what_they_are_alone(line):
     alone = [run for seed in (3, 4) for run in runs(f"{line} seed={seed}")]
     together = runs(f"{line} seed=3,4")
@@ -118,33 +126,58 @@ def test_a_sweep_without_m_says_how_it_is_started(tmp_path):
     assert done.returncode != 0 and done.stderr.strip() == said
 
 
-def test_a_sweep_trains_what_is_shared_once_and_skips_what_is_done(tmp_path):
-    words = [*TINY, "method=single,deep_ensemble"]
-    first = sweep(tmp_path, *words)
-    assert first.returncode == 0, first.stderr
-    assert len(results.collect(tmp_path / "results")) == 2
-    assert len(list(tmp_path.glob("weights/digits/small/*/weights.pt"))) == 4  # the ensemble's first is Single's
-    assert first.stdout.splitlines()[-1].split() == ["digits", "small", "demo", "2", "2", "0", "0", "0", "0", "s"]
-    rows, note = status(cwd=tmp_path)[0][1:]
+SHARING = [*TINY, "method=single,deep_ensemble"]  # Single is the ensemble's first member
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A folder in which two processes did the same sweep at once, and what both said."""
+    folder = tmp_path_factory.mktemp("swept")
+    other = train(folder, "-m", *SHARING)
+    while not list(folder.rglob(".lock")):  # until it trains
+        assert other.poll() is None, other.communicate()
+        time.sleep(0.05)
+    mine = sweep(folder, *SHARING)
+    said = other.communicate(timeout=600)
+    return folder, mine, CompletedProcess(other.args, other.returncode, *said)
+
+
+def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(swept):
+    folder, *both = swept
+    assert [one.returncode for one in both] == [0, 0], both
+    wrote = Counter(line for one in both for line in one.stdout.splitlines() if line.startswith("wrote "))
+    ended = Counter(line.split(":")[0] for one in both for line in one.stderr.splitlines() if "epoch 1/1" in line)
+    assert len(wrote) == 2 and set(wrote.values()) == {1}
+    assert len(ended) == 4 and set(ended.values()) == {1}
+    assert not list(folder.rglob(".*"))
+
+
+def test_a_sweep_trains_what_is_shared_once_and_skips_what_is_done(swept):
+    folder, *both = swept
+    assert len(results.collect(folder / "results")) == 2
+    assert len(list(folder.glob("weights/digits/small/*/weights.pt"))) == 4
+    for one in both:
+        assert one.stdout.splitlines()[-1].split() == ["digits", "small", "demo", "2", "2", "0", "0", "0", "0", "s"]
+    rows, note = status(cwd=folder)[0][1:]
     assert rows.split()[:8] == ["digits", "small", "demo", "10", "0", "0", "0", "10"]  # epochs=1 is no row of a table
     assert note.startswith("digits small demo: the runs that are there are no rows of this table: give all")
-    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
-    second = sweep(tmp_path, *words)
-    assert second.returncode == 0 and second.stderr == ""
-    assert before == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
+    before = {p: p.stat().st_mtime_ns for p in folder.rglob("*.json")}
+    again = sweep(folder, *SHARING)
+    assert again.returncode == 0 and again.stderr == ""
+    assert before == {p: p.stat().st_mtime_ns for p in folder.rglob("*.json")}
 
 
 def test_one_failure_is_kept_and_told_and_the_others_go_on(tmp_path):
-    words = [*TINY, "lr=0.1,1e30", "schedule=step", "warmup=0", "method=single,dropreLU"]
-    done = sweep(tmp_path, *words)
+    done = sweep(tmp_path, *TINY, "lr=1e30,0.1,2e30", "schedule=step", "warmup=0")
     assert done.returncode != 0 and "Traceback" not in done.stderr
-    assert "2 of 4 jobs failed: the same command tries only these again" in done.stderr
-    assert "4 of 4 jobs ended\n" in done.stdout
+    assert "2 of 3 jobs failed: the same command tries only these again" in done.stderr
+    assert "3 of 3 jobs ended\n" in done.stdout
     assert len([line for line in done.stderr.splitlines() if line.startswith("failed: ")]) == 2
-    assert len(results.collect(tmp_path / "results")) == 2
+    assert len(results.collect(tmp_path / "results")) == 1
     failed = [json.loads(p.read_text()) for p in tmp_path.rglob("failed.json")]
-    assert len(failed) == 2 and all("lower lr=1e+30" in f["reason"] and f["config"]["lr"] == 1e30 for f in failed)
-    assert [line.split()[3:8] for line in done.stdout.splitlines()[-3:-2]] == [["4", "2", "0", "2", "0"]]
+    assert sorted(f["config"]["lr"] for f in failed) == [1e30, 2e30]
+    assert all(f"lower lr={f['config']['lr']}" in f["reason"] for f in failed)
+    assert [line.split()[3:8] for line in done.stdout.splitlines()[-3:-2]] == [["3", "1", "0", "2", "0"]]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results", "weights"]  # the folders that are settings
 
 
@@ -178,27 +211,28 @@ def test_status_takes_the_words_of_a_sweep_as_they_are(tmp_path):
 def test_status_leaves_out_what_it_does_not_know(tmp_path):
     gone, broken = digits_result(seed=1), digits_result(seed=2)
     gone["config"]["arch"] = "gone"
-    made_up.write(tmp_path, [digits_result(), gone, broken | {"seconds": None}])
-    results.write(tmp_path / "digits/small/odd/failed.json", {"config": broken["config"] | {"dataset": ["digits"]}})
-    said, refused = status(f"results_dir={tmp_path}", cwd=tmp_path)
+    made_up.write(tmp_path / "found", [digits_result(), gone, broken | {"seconds": None}])
+    wrong = {"config": broken["config"] | {"dataset": ["digits"]}}
+    results.write(tmp_path / "found/digits/small/odd/failed.json", wrong)
+    said, refused = status("results_dir=found", cwd=tmp_path)
     assert "is not a result of this suite (seconds is None, not an object)" in refused[0]
     assert refused[1].startswith("left out: digits gone demo: arch=gone is not known") and len(refused) == 2
     assert [line.split()[:5] for line in said[1:]] == [["digits", "small", "demo", "10", "1"]]
 
 
 def test_status_says_that_no_run_is_a_row(tmp_path):
-    made_up.write(tmp_path, [digits_result(seed=seed, epochs=2) for seed in range(2)])
-    said, _ = status(f"results_dir={tmp_path}", cwd=tmp_path)
+    made_up.write(tmp_path / "found", [digits_result(seed=seed, epochs=2) for seed in range(2)])
+    said, _ = status("results_dir=found", cwd=tmp_path)
     assert said[1].split()[3:5] == ["20", "0"]
     assert said[2].startswith("digits small demo: the runs that are there are no rows of this table: give all")
-    made_up.write(tmp_path, [digits_result()])
-    assert len(status(f"results_dir={tmp_path}", cwd=tmp_path)[0]) == 2
+    made_up.write(tmp_path / "found", [digits_result()])
+    assert len(status("results_dir=found", cwd=tmp_path)[0]) == 2
 
 
 def test_status_names_the_folder_of_results_as_the_other_scripts_do(tmp_path):
-    made_up.write(tmp_path / "runs", [digits_result()])
-    said = status("--results", tmp_path / "runs", cwd=tmp_path)
-    assert said == status(f"results_dir={tmp_path}/runs", cwd=tmp_path) and said[0][1].split()[4] == "1"
+    made_up.write(tmp_path / "found", [digits_result()])
+    said = status("--results", "found", cwd=tmp_path)
+    assert said == status("results_dir=found", cwd=tmp_path) and said[0][1].split()[4] == "1"
 
 
 def test_status_refuses_a_missing_folder_unless_it_is_asked_for_a_sweep_that_has_not_begun(tmp_path):
@@ -210,10 +244,10 @@ def test_status_refuses_a_missing_folder_unless_it_is_asked_for_a_sweep_that_has
 
 
 def test_status_says_that_runs_are_in_a_deeper_folder(tmp_path):
-    made_up.write(tmp_path / "theirs", [digits_result()])
-    said, _ = status(f"results_dir={tmp_path}", cwd=tmp_path)
-    assert said[2].startswith(f"digits small demo: its runs are in {tmp_path}/theirs, where no command looks for")
-    assert said[2].endswith(f": move what is in there to {tmp_path}")
+    made_up.write(tmp_path / "found" / "theirs", [digits_result()])
+    said, _ = status("results_dir=found", cwd=tmp_path)
+    assert said[2].startswith("digits small demo: its runs are in found/theirs, where no command looks for")
+    assert said[2].endswith(": move what is in there to found")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -256,8 +290,7 @@ def test_a_failed_run_is_begun_too(tmp_path):
     ],
 )
 def test_the_short_way_to_a_tables_runs_is_the_one_of_a_sweep(group):
-    line = "sweep=rows results_dir=there dataset={} arch={} protocol={}".format(*group)
-    assert sweeps.table_runs(*group, ("results_dir=there",)) == runs(line)
+    assert sweeps.table_runs(*group, ("results_dir=there",)) == rows(*group)
 
 
 def test_settings_in_which_all_results_differ_alike_are_taken_over(tmp_path):
@@ -298,19 +331,6 @@ def test_in_a_pack_one_loss_that_is_not_a_number_does_not_stop_the_others(digits
     assert list(failed) == [wild.training_name] and not results.is_trained(wild)
     loop.fit([alone], few_digits, CPU)
     assert have_same_weights(sound, alone)
-
-
-def test_two_sweeps_at_once_do_each_cell_once_and_both_succeed(tmp_path):
-    words = [*TINY, "method=single,deep_ensemble"]  # Single is the first member
-    other = train(tmp_path, "-m", *words)
-    mine = sweep(tmp_path, *words)
-    said = [(mine.stdout, mine.stderr), other.communicate(timeout=600)]
-    assert (mine.returncode, other.returncode) == (0, 0), said
-    wrote = Counter(line for out, _ in said for line in out.splitlines() if line.startswith("wrote "))
-    ended = Counter(line.split(":")[0] for _, err in said for line in err.splitlines() if "epoch 1/1" in line)
-    assert len(wrote) == 2 and set(wrote.values()) == {1}
-    assert len(ended) == 4 and set(ended.values()) == {1}
-    assert not list(tmp_path.rglob(".*"))
 
 
 def test_a_sweep_without_some_of_its_images_is_refused_in_one_line_per_dataset(tmp_path):
@@ -368,7 +388,7 @@ print("released" if done == [False, True] else done)
 
 
 def test_a_cell_that_another_process_is_at_keeps_no_other_waiting(tmp_path):
-    line = [*TINY, "method=dropreLU", "q=0.8,0.9"]
+    line = [*TINY, "seed=0,1"]
     first, second = (tmp_path / results.folder(run) for run in runs(" ".join(line)))
     other = begin("-c", HOLD_UNTIL_DONE, first, second)
     assert other.stdout.readline() == "locked\n"
@@ -472,19 +492,23 @@ def test_a_lock_leaves_no_folder_that_was_not_there(tmp_path):
     assert [p.name for p in tmp_path.rglob("*")] == ["mine"]
 
 
-@pytest.mark.parametrize("reader", ["reads", "has left"])
-def test_sigterm_ends_a_plain_run_after_a_checkpoint(reader, tmp_path):
+def test_sigterm_ends_a_plain_run_after_a_checkpoint_even_if_nobody_reads(tmp_path):
     process = train(tmp_path, *TINY, "epochs=500")
     while not list(tmp_path.rglob("curve.csv")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    if reader == "has left":
-        process.stderr.close()
+    process.stderr.close()
     process.terminate()
     assert process.wait(timeout=60) == -signal.SIGTERM
-    if reader == "reads":
-        said = process.stderr.read().splitlines()
-        said_last = "the same command continues from the last checkpoint, or starts again if there is none"
-        assert said[-1] == f"ended by SIGTERM: {said_last}"
     assert list(tmp_path.rglob("checkpoint.pt")) and not list(tmp_path.rglob("weights.pt"))
     assert not list(tmp_path.rglob("failed.json"))
+
+
+def test_sigterm_is_told_with_the_way_to_go_on():
+    code = "import time\nfrom rbue import cli\nwith cli.told_signals(): print('ready', flush=True); time.sleep(99)"
+    process = begin("-c", code)
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    said = process.communicate(timeout=60)[1]
+    way_on = "the same command continues from the last checkpoint, or starts again if there is none"
+    assert process.returncode == -signal.SIGTERM and said == f"ended by SIGTERM: {way_on}\n"
