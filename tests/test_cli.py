@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import made_up
 import pytest
 from commands import call, start
-from conftest import ROOT, compose_run
+from conftest import ROOT, compose_run, composed
 
 from rbue import cli, config, methods
 from rbue.errors import UserError
@@ -92,7 +92,7 @@ REFUSED = {
 }
 
 
-REAL = ("method=dropreLU q=1.5", "--seed 0", "-m seed=range(0,3,0)")  # also in processes of their own
+REAL = ("method=dropreLU q=1.5", "--seed 0")  # also in processes of their own
 
 
 @pytest.mark.parametrize(("run", "line"), [(call, line) for line in REFUSED] + [(start, line) for line in REAL])
@@ -132,8 +132,7 @@ def test_help_teaches_with_commands_that_compose():
     commands = [line.split("#")[0].split()[2:] for line in text.splitlines() if "python train.py " in line]
     assert len(commands) == 4
     for command in commands:
-        words = [w for w in command if w != "-m" and "," not in w]
-        assert call("train.py", *words, "--cfg", "job").returncode == 0
+        assert composed(*(w for w in command if not w.startswith("-") and "," not in w)).method in methods.METHODS
     listed = dict(re.findall(r"^  (\w+): ((?:\w+, )*\w+)$", text.split("Hyperparameters of each method")[1], re.M))
     shared = {f.name for f in fields(config.Run)}
     own = {name: [f.name for f in fields(m) if f.name not in shared] for name, m in methods.METHODS.items()}
@@ -226,7 +225,8 @@ def test_an_unknown_key_in_a_composed_config_is_refused():
 
 
 def test_one_command_trains_evaluates_and_is_skipped_the_second_time(tmp_path):
-    line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "method=dropreLU", "samples=5"]
+    line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1"]
+    line += ["method=dropreLU", "position=last", "samples=5"]
     first = start(ROOT / "train.py", *line, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     (path,) = tmp_path.glob("results/runs/digits/small/*/result.json")
@@ -240,15 +240,19 @@ def test_one_command_trains_evaluates_and_is_skipped_the_second_time(tmp_path):
 
 
 def test_a_sweep_runs_every_combination(tmp_path):
-    line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2", "method=dropreLU"]
-    done = call("train.py", "-m", *line, "q=0.8,0.9", "seed=0,1", cwd=tmp_path)
+    line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "method=single"]
+    done = call("train.py", "-m", *line, "lr=0.1,0.05", "seed=0,1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert len(list(tmp_path.glob("results/runs/digits/small/*/result.json"))) == 4
+    found = [result.config for result in results.collect(tmp_path / "results")]
+    assert sorted((each["lr"], each["seed"]) for each in found) == [(0.05, 0), (0.05, 1), (0.1, 0), (0.1, 1)]
     for k in range(4):
-        assert f"job {k + 1} of 4: digits/small/dropreLU-q" in done.stdout and f"{k + 1} of 4 jobs ended" in done.stdout
+        assert (
+            f"job {k + 1} of 4: digits/small/single-demo-seed" in done.stdout
+            and f"{k + 1} of 4 jobs ended" in done.stdout
+        )
     assert re.search(r"^3 of 4 jobs ended, \d+ (s|min) left$", done.stdout, re.M)
     assert re.search(r"^test accuracy \d.+  tested on \w+ CPU, 1 thread in float32$", done.stdout, re.M)
-    assert re.search(r"small dropreLU.+: training on \w+ CPU, 1 thread in fp32$", done.stderr, re.M)
+    assert re.search(r"small single.+: training on \w+ CPU, 1 thread in fp32$", done.stderr, re.M)
 
 
 def test_a_log_has_the_training_accuracy_and_the_time_left(capsys):
