@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import begin, call, start
+from commands import begin, call
 from conftest import ROOT
 
 from hydra_plugins.rbue_launcher import PackedLauncher
@@ -19,8 +19,8 @@ from rbue.runs import devices
 from rbue.runs.results import collect
 
 WORDS = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2"]
-HALF_WRONG = ["sweep=position", "position=all", "lr=0.1,1e30", "warmup=0", "schedule=step"]
-EXTRA = {"joblib": ["hydra.launcher.n_jobs=2"], "slurm_local": [], "ray": ["hydra.launcher.ray.init.num_cpus=2"]}
+HALF_WRONG = ["sweep=position", "position=last", "lr=0.1,1e30", "warmup=0", "schedule=step", "epochs=8"]
+EXTRA = {"joblib": ["hydra.launcher.n_jobs=2"], "ray": ["hydra.launcher.ray.init.num_cpus=2"]}
 PLUGIN = {"joblib": "joblib", "slurm_local": "submitit", "ray": "ray"}
 
 
@@ -36,13 +36,6 @@ def needs(launch):
 
 def train(folder, *words):
     return begin(ROOT / "train.py", "-m", *WORDS, *words, cwd=folder)
-
-
-def sweep(folder, *words):
-    folder.mkdir(exist_ok=True)
-    process = train(folder, *words)
-    out, err = process.communicate(timeout=600)
-    return process.returncode, out, err
 
 
 @pytest.fixture(scope="module")
@@ -73,28 +66,30 @@ def test_a_sweep_reads_a_dataset_once_and_keeps_only_the_last(monkeypatch, digit
 
 @pytest.mark.parametrize("launch", [needs(launch) for launch in EXTRA])
 def test_every_launcher_gives_the_same_metrics_and_counts_what_failed(launch, packed, tmp_path):
-    code, _, err = sweep(tmp_path, *HALF_WRONG, f"launch={launch}", *EXTRA[launch])
-    assert code != 0 and "1 of 2 jobs failed" in err and "Traceback" not in err
-    assert metrics(tmp_path) == packed and len(packed) == 1
-    (failed,) = tmp_path.rglob("failed.json")
+    check_half(train(tmp_path, *HALF_WRONG, f"launch={launch}", *EXTRA[launch]), packed, tmp_path)
+
+
+def check_half(sweeping, packed, folder):
+    """Wait for a sweep of which one job succeeds, and compare its metrics."""
+    _, err = sweeping.communicate(timeout=600)
+    assert sweeping.returncode != 0 and "1 of 2 jobs failed" in err and "Traceback" not in err
+    assert metrics(folder) == packed and len(packed) == 1
+    (failed,) = folder.rglob("failed.json")
     assert "lower lr=1e+30" in json.loads(failed.read_text())["reason"]
 
 
 @pytest.mark.parametrize("launch", [needs("slurm_local")])
-def test_a_job_told_to_end_keeps_a_checkpoint_and_is_queued_again(launch, tmp_path):
-    sweeping = train(tmp_path, "launch=slurm_local", "epochs=20", "checkpoint_every=100")
+def test_a_job_told_to_end_keeps_a_checkpoint_and_is_queued_again_to_the_same_metrics(launch, packed, tmp_path):
+    sweeping = train(tmp_path, *HALF_WRONG, "launch=slurm_local", "checkpoint_every=100")
     logs = tmp_path / "outputs" / "multirun" / ".submitit"
-    wait_for(lambda: "epoch 2/20" in "".join(p.read_text() for p in logs.rglob("*.err")))
-    (log,) = logs.rglob("*.err")
+    wait_for(lambda: any("epoch 1/8" in path.read_text() for path in logs.rglob("*.err")))
+    (log,) = (path for path in logs.rglob("*.err") if "epoch 1/8" in path.read_text())
     (task,) = children(int(log.name.split("_")[0]))
     os.kill(task, signal.SIGUSR2)
-    _, err = sweeping.communicate(timeout=600)
-    assert sweeping.returncode == 0, err
-    said = "".join(p.read_text() for p in logs.rglob("*.out"))
-    assert "Requeued job" in said
-    epochs = re.findall(r"epoch (\d+)/20", "".join(p.read_text() for p in logs.rglob("*.err")))
-    assert epochs == sorted(set(epochs), key=int)  # no epoch was trained twice
-    assert len(metrics(tmp_path)) == 1
+    check_half(sweeping, packed, tmp_path)
+    assert "Requeued job" in "".join(path.read_text() for path in logs.rglob("*.out"))
+    epochs = re.findall(r"epoch (\d+)/8", "".join(path.read_text() for path in logs.rglob("*.err")))
+    assert epochs == [*map(str, range(1, 9))]  # no epoch was trained twice
 
 
 @pytest.mark.parametrize("launch", [needs("joblib")])
@@ -112,7 +107,8 @@ def test_the_workers_of_a_sweep_told_to_end_keep_a_checkpoint_and_end_too(launch
         for pid in workers:
             if b"LokyProcess" in command(pid):
                 os.kill(pid, signal.SIGKILL)
-        sweeping.communicate()
+        said = sweeping.communicate()[1]
+    assert "ended by SIGTERM: the same command continues from the last checkpoint" in said
     assert len(list(tmp_path.rglob("checkpoint.pt"))) == 2
 
 
@@ -139,8 +135,9 @@ def test_a_launcher_that_is_not_installed_is_named_with_the_way_to_it(tmp_path):
     missing = [launch for launch in ("joblib", "ray") if not installed(launch)]
     if not missing:
         pytest.skip("all launchers are installed")
-    code, _, err = sweep(tmp_path, f"launch={missing[0]}")
-    assert code != 0 and f"pip install -e '.[{missing[0]}]'" in err and not list(tmp_path.iterdir())
+    done = call("train.py", "-m", *WORDS, f"launch={missing[0]}", cwd=tmp_path)
+    assert done.returncode != 0 and f"pip install -e '.[{missing[0]}]'" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_processes_share_the_gpus_of_a_machine_by_places(tmp_path):
@@ -175,5 +172,5 @@ def test_the_config_of_slurm_asks_to_be_queued_again(tmp_path):
     if not installed("slurm_local"):
         pytest.skip("submitit is not installed")
     words = ["launch=slurm", "--cfg", "hydra", "--package", "hydra.launcher"]
-    shown = start(ROOT / "train.py", *words, cwd=tmp_path).stdout
+    shown = call("train.py", *words, cwd=tmp_path).stdout
     assert "max_num_timeout: 20" in shown and json.dumps(True) in shown.split("requeue: ")[1]
