@@ -5,6 +5,7 @@ Where the process itself is tested (signals, locks, what is imported), tests sta
 
 import gc
 import io
+import json
 import os
 import runpy
 import sys
@@ -31,6 +32,16 @@ def start(*words, cwd=ROOT, path=None):
     environment = os.environ | ({"PYTHONPATH": str(path)} if path else {})
     command = [sys.executable, *map(str, words)]
     return run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def calls(*commands, cwd, path):
+    """Run several scripts in turn in one new process, whose PYTHONPATH is `path`, and return what each of them says."""
+    code = "import json, sys; from commands import call; commands = json.loads(sys.argv[1])\n"
+    code += "print(json.dumps([vars(call(*words, cwd='.')) for words in commands]))"
+    words = json.dumps([[str(word) for word in command] for command in commands])
+    done = start("-c", code, words, cwd=cwd, path=f"{path}{os.pathsep}{ROOT / 'tests'}")
+    assert done.returncode == 0, done.stderr
+    return [CompletedProcess(**each) for each in json.loads(done.stdout)]
 
 
 def begin(*words, cwd=ROOT):

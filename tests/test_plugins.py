@@ -9,9 +9,10 @@ import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import made_up
 import pytest
 import torch
-from commands import call, start
+from commands import call, calls, start
 from conftest import PAPER, ROOT
 
 import rbue
@@ -90,29 +91,22 @@ def installed(tmp_path_factory):
     return site, work
 
 
-def command(installed, *words):
-    site, work = installed
-    done = start(ROOT / words[0], *words[1:], cwd=work, path=site)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
 def test_an_installed_method_trains_sweeps_and_is_a_row(installed):
-    _, work = installed
+    site, work = installed
     folder = own_arch(work / "conf", _target_="rbue.networks.small", classes_argument="classes")
     (folder / "protocol").mkdir()
     (folder / "protocol" / "quick.yaml").write_text(QUICK)
     words = ["--config-dir", folder, "method=masksembles", *DEMO, "protocol=quick"]
-    swept = command(installed, "train.py", "-m", *words, "arch=small,mine", "masks=2,4")
-    assert swept.count("wrote results") == 4
-    done = command(installed, "train.py", *words)
-    assert "skipped, since it is finished: results/runs/digits/small/masksembles-masks4-scale2-block-quick" in done
+    sweep = ["train.py", "-m", *words, "arch=small,mine", "masks=2,4"]
+    tables = ["scripts/tables.py", "--paper", PAPER, "--out", work / "tables"]
+    done = calls(sweep, ["train.py", *words], [*tables, "--config-dir", folder], cwd=work, path=site)
+    assert [one.returncode for one in done] == [0, 0, 0], done
+    assert done[0].stdout.count("wrote results") == 4
+    found = "skipped, since it is finished: results/runs/digits/small/masksembles-masks4-scale2-block-quick"
+    assert found in done[1].stdout
     results = [json.loads(path.read_text()) for path in (work / "results" / "runs").rglob("result.json")]
     assert sorted(result["passes"] for result in results) == [2, 2, 4, 4]
     assert {(r["config"]["arch"], "network" in r["config"]) for r in results} == {("mine", True), ("small", False)}
-
-    tables = ["scripts/tables.py", "--paper", PAPER, "--out", work / "tables"]
-    command(installed, *tables, "--config-dir", folder)
     text = (work / "tables/quick/digits.md").read_text()
     for row in ("| masksembles(masks=2) ", "| masksembles "):
         assert text.count(row) >= 2, text  # one of either network
@@ -567,16 +561,18 @@ def test_a_skipped_run_says_which_metrics_its_result_lacks(monkeypatch):
 
 
 def test_a_sweep_says_which_finished_results_lack_a_metric(monkeypatch, tmp_path):
-    words = [*DEMO, "epochs=1", "samples=2", "seed=0,1,2,3"]
+    words = [*DEMO, "epochs=1"]
     first = call("train.py", "-m", *words, cwd=tmp_path)
     assert "training on" in first.stderr and "lack metric" not in first.stdout
     monkeypatch.setitem(metrics.OWN, "margin", lambda probs, labels: 0.5)
-    said = call("train.py", "-m", *words, cwd=tmp_path).stdout.splitlines()[-1]
+    others = [made_up.result("Single", where=made_up.DIGITS, epochs=1, seed=seed) for seed in (1, 2, 3)]
+    made_up.write(tmp_path / "results" / "runs", others)
+    said = call("train.py", "-m", *words, "seed=0,1,2,3", cwd=tmp_path).stdout.splitlines()[-1]
     assert said.startswith("4 of 4 finished results lack metric margin (digits/small/single-demo-seed0-")
     assert said.count("single-demo") == 3 and " and 1 more): add another results_dir=" in said
     again = call("train.py", "-m", *words, "results_dir=again", cwd=tmp_path)
     assert "training on" not in again.stderr
-    assert {result.metrics["margin"] for result in results.collect(tmp_path / "again")} == {0.5}
+    assert [result.metrics["margin"] for result in results.collect(tmp_path / "again")] == [0.5]
 
 
 def test_a_metric_that_fails_is_named(monkeypatch):
