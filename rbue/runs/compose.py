@@ -64,26 +64,26 @@ def check_files():
         first = file_of(path.parent.name, path.stem)
         if not first.samefile(path):
             raise UserError(f"{path} would never be read, since {first} has the same name: rename one of the two")
+        content = OmegaConf.load(path) if path.parent.name in {*NAMED, *later} else {}
         if path.parent.name in NAMED and (path.parent.name != "method" or path.stem in METHODS):
-            check_name(path)  # the other files of methods are presets: a method with other values
-        refuse_ignored(path, later)
+            check_name(path, content)  # the other files of methods are presets: a method with other values
+        refuse_ignored(path, content, later.get(path.parent.name, ()))
 
 
-def check_name(path):
+def check_name(path, content):
     """Refuse a YAML file that gives another name than its own, under which its runs would be stored. A dataset's file
     without a name would train on the dataset in its defaults."""
     group = path.parent.name
-    said, what = OmegaConf.load(path).get(group), "network" if group == "arch" else group
+    said, what = content.get(group), "network" if group == "arch" else group
     if str(said) != path.stem:  # YAML reads 2024 as a number
         wrong = f"names its {what} {group}={said}" if said else f"does not name its {what}"
         raise UserError(f"{path} {wrong}: write the line '{group}: {path.stem}' into it")
 
 
-def refuse_ignored(path, later):
+def refuse_ignored(path, content, later):
     """Refuse a line that has no effect, since files that come later in the list of conf/config.yaml set the same."""
     group = path.parent.name
-    ignored = later.get(group)
-    if ignored and (wrong := [key for key in OmegaConf.load(path) if key in ignored and key != group]):
+    if wrong := [key for key in content if key in later and key != group]:
         why = f"{path} has the line '{wrong[0]}: ...', which has no effect in a {group}'s YAML"
         raise UserError(f"{why}: write it into a protocol's YAML")
 
