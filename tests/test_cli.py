@@ -92,7 +92,7 @@ REFUSED = {
 }
 
 
-REAL = ("method=dropreLU q=1.5", "--seed 0")  # also in processes of their own
+REAL = ("method=dropreLU q=1.5", "--seed 0", "-m seed=range(0,3,0)")  # also in processes of their own
 
 
 @pytest.mark.parametrize(("run", "line"), [(call, line) for line in REFUSED] + [(start, line) for line in REAL])
@@ -225,8 +225,7 @@ def test_an_unknown_key_in_a_composed_config_is_refused():
 
 
 def test_one_command_trains_evaluates_and_is_skipped_the_second_time(tmp_path):
-    line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1"]
-    line += ["method=dropreLU", "position=last", "samples=5"]
+    line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "method=dropreLU", "samples=5"]
     first = start(ROOT / "train.py", *line, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     (path,) = tmp_path.glob("results/runs/digits/small/*/result.json")
@@ -240,19 +239,16 @@ def test_one_command_trains_evaluates_and_is_skipped_the_second_time(tmp_path):
 
 
 def test_a_sweep_runs_every_combination(tmp_path):
-    line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "method=single"]
-    done = call("train.py", "-m", *line, "lr=0.1,0.05", "seed=0,1", cwd=tmp_path)
+    line = ["dataset=digits", "arch=small", "protocol=demo", "epochs=1", "samples=2", "method=dropreLU"]
+    done = call("train.py", "-m", *line, "q=0.8,0.9", "seed=0,1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = [result.config for result in results.collect(tmp_path / "results")]
-    assert sorted((each["lr"], each["seed"]) for each in found) == [(0.05, 0), (0.05, 1), (0.1, 0), (0.1, 1)]
+    assert sorted((each["q"], each["seed"]) for each in found) == [(0.8, 0), (0.8, 1), (0.9, 0), (0.9, 1)]
     for k in range(4):
-        assert (
-            f"job {k + 1} of 4: digits/small/single-demo-seed" in done.stdout
-            and f"{k + 1} of 4 jobs ended" in done.stdout
-        )
+        assert f"job {k + 1} of 4: digits/small/dropreLU-q" in done.stdout and f"{k + 1} of 4 jobs ended" in done.stdout
     assert re.search(r"^3 of 4 jobs ended, \d+ (s|min) left$", done.stdout, re.M)
     assert re.search(r"^test accuracy \d.+  tested on \w+ CPU, 1 thread in float32$", done.stdout, re.M)
-    assert re.search(r"small single.+: training on \w+ CPU, 1 thread in fp32$", done.stderr, re.M)
+    assert re.search(r"small dropreLU.+: training on \w+ CPU, 1 thread in fp32$", done.stderr, re.M)
 
 
 def test_a_log_has_the_training_accuracy_and_the_time_left(capsys):

@@ -91,7 +91,7 @@ def test_a_union_holds_each_run_once(line, cells):
     assert len(runs(line)) == cells
 
 
-@pytest.mark.parametrize("line", ["method=dropreLU q=0.8,0.9", "method=dropreLU q=0.8,0.9 results_dir=r/${seed}"])
+@pytest.mark.parametrize("line", ["method=dropreLU q=0.8,0.9", "sweep=position results_dir=r/${seed}"])
 def test_seeds_that_share_a_composition_are_what_they_are_alone(line):
     alone = [run for seed in (3, 4) for run in runs(f"{line} seed={seed}")]
     together = runs(f"{line} seed=3,4")
@@ -492,23 +492,19 @@ def test_a_lock_leaves_no_folder_that_was_not_there(tmp_path):
     assert [p.name for p in tmp_path.rglob("*")] == ["mine"]
 
 
-def test_sigterm_ends_a_plain_run_after_a_checkpoint_even_if_nobody_reads(tmp_path):
+@pytest.mark.parametrize("reader", ["reads", "has left"])
+def test_sigterm_ends_a_plain_run_after_a_checkpoint(reader, tmp_path):
     process = train(tmp_path, *TINY, "epochs=500")
     while not list(tmp_path.rglob("curve.csv")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    process.stderr.close()
+    if reader == "has left":
+        process.stderr.close()
     process.terminate()
     assert process.wait(timeout=60) == -signal.SIGTERM
+    if reader == "reads":
+        said = process.stderr.read().splitlines()
+        said_last = "the same command continues from the last checkpoint, or starts again if there is none"
+        assert said[-1] == f"ended by SIGTERM: {said_last}"
     assert list(tmp_path.rglob("checkpoint.pt")) and not list(tmp_path.rglob("weights.pt"))
     assert not list(tmp_path.rglob("failed.json"))
-
-
-def test_sigterm_is_told_with_the_way_to_go_on():
-    code = "import time\nfrom rbue import cli\nwith cli.told_signals(): print('ready', flush=True); time.sleep(99)"
-    process = begin("-c", code)
-    assert process.stdout.readline() == "ready\n"
-    process.terminate()
-    said = process.communicate(timeout=60)[1]
-    way_on = "the same command continues from the last checkpoint, or starts again if there is none"
-    assert process.returncode == -signal.SIGTERM and said == f"ended by SIGTERM: {way_on}\n"
