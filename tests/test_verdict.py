@@ -181,15 +181,30 @@ def test_the_verdict_says_which_measured_cells_it_leaves_out():
     assert sentence == f"{whole}. {added} {FAST}: CIFAR-10 DenseNet-121"
 
 
-def test_the_answer_about_corruption_names_the_networks_of_other_protocols():
-    rows = ("Single", "MC-RReLU")
-    full, short = (
-        [made_up.corrupted(row, types=range(19), where=("cifar10", *place)) for row in rows]
-        for place in (("matched", "resnet18"), ("fast", "densenet121"))
-    )
-    found = {f.short: f.sentence for f in verdict.build(made_up.read([*full, *short]), PAPER)}
+def about_corruption(**rows_of):
+    """Return the answer about corruption from runs named as `matched_resnet18=rows`."""
+    runs = [
+        made_up.corrupted(row, types=range(19), where=("cifar10", *place.split("_")))
+        for place, rows in rows_of.items()
+        for row in rows
+    ]
+    return {f.short: f.sentence for f in verdict.build(made_up.read(runs), PAPER)}[CORRUPTION]
+
+
+def test_the_answer_about_corruption_uses_the_networks_of_other_protocols():
+    rows, more = ("Single", "MC-RReLU"), ("Single", "MC-RReLU", "SVI")
+    told = about_corruption(matched_resnet18=rows, fast_resnet18=more, fast_densenet121=rows)
+    where = f"CIFAR-10 with DenseNet-121 and protocol {FAST}"
+    assert told.startswith("On CIFAR-10 with ResNet-18, 1 of 5 variants are measured")
+    assert f"Deep Ensemble(4), SVI. On {where}, where 1 of 5 variants are measured, the best variant's" in told
+    assert "not used" not in told and "SVI's" not in told  # ResNet-18 counts with `matched` only
+    assert about_corruption(matched_resnet18=rows, fast_densenet121=more).startswith(f"On {where}, 1 of 5 variants")
+
+
+def test_the_answer_about_corruption_names_the_networks_that_it_does_not_use():
+    told = about_corruption(matched_resnet18=("Single", "MC-RReLU"), fast_densenet121=("Single", "SVI"))
     added = f". Measured, but not used here, with protocol {FAST}: CIFAR-10 DenseNet-121"
-    assert found[CORRUPTION].endswith(f"Deep Ensemble(4), SVI{added}")
+    assert told.endswith(f"Deep Ensemble(4), SVI{added}")
 
 
 def test_the_answer_about_corruption_names_the_networks_that_lack_a_type():
@@ -304,8 +319,8 @@ def test_a_second_network_with_other_rows_takes_no_answer_away():
     values = most.ours.values | begun.ours.values
     finding = about(CORRUPTION, Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED))
     assert finding.sentence.startswith("On CIFAR-10 with ResNet-18, 2 of 5 variants are measured")
-    added = "than Single's and MC-Dropout(0.5)'s at all 5 severities"
-    added = f"On CIFAR-10 with VGG-13 (1 of 5 variants measured), the best variant's median ECE is lower {added}"
+    added = "lower than Single's and MC-Dropout(0.5)'s at all 5 severities"
+    added = f"On CIFAR-10 with VGG-13, where 1 of 5 variants are measured, the best variant's median ECE is {added}"
     assert finding.sentence.endswith(f"Not measured there: MC-Dropout(0.5), SVI. {added}")
 
 

@@ -1,7 +1,7 @@
 """What the verdict is based on: our numbers under one protocol, the printed ones, and costs and scores of each row."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -28,6 +28,7 @@ class Evidence:
     unused: dict = field(default_factory=dict)  # {(dataset, arch, row) of the paper: its protocols}, none of them ours
     unused_corrupted: dict = field(default_factory=dict)  # the same of corrupted images
     incomplete: set = field(default_factory=set)  # (dataset, arch, row) whose runs all lack types of corruption
+    others: tuple["Evidence", ...] = ()  # that under the other protocols
 
     @property
     def setting(self) -> str:
@@ -99,12 +100,17 @@ def papers_or_all(places: list[tuple]) -> list[tuple]:
 
 def gather(results: list, paper_dir: str, frames: dict) -> Evidence:
     """Gather the evidence under `matched` if it has runs, else under the protocol that has. `frames` are not empty."""
-    protocol = min(frames, key=by_protocol)
-    every = records(results)
+    every, printed = records(results), Numbers.of(paper_frame(paper_dir))
+    first, *others = (under(name, frames[name], printed, every) for name in sorted(frames, key=by_protocol))
+    return replace(first, others=tuple(others))
+
+
+def under(protocol: str, frame: pd.DataFrame, printed: Numbers, every: pd.DataFrame) -> Evidence:
+    """Return the evidence under one protocol. `every` holds the runs of all protocols."""
     runs = every[every.protocol == protocol]
     return Evidence(
-        Numbers.of(frames[protocol]),
-        Numbers.of(paper_frame(paper_dir)),
+        Numbers.of(frame),
+        printed,
         protocol,
         costs(runs),
         corrupted_passes(runs),
