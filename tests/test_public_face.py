@@ -1,5 +1,7 @@
 """What a user of the library sees: `import rbue`, predictions of tensors and loaders, docs and examples."""
 
+import gc
+import linecache
 import re
 import tomllib
 import weakref
@@ -101,6 +103,19 @@ def test_memory_does_not_grow_with_the_number_of_samples(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "softmax", watched)
     rbue.predict(network(), X, samples=40, batch=11)
     assert len(most) == 40 + 3 and max(most) <= 2  # three passes over a few images try whether samples can be stacked
+
+
+def test_memory_does_not_grow_with_the_number_of_calls():
+    random = network()
+    rbue.predict(random, X, samples=2)
+    stored = len(linecache.cache)  # torch.fx stores the code of every graph there, and never frees it
+    rbue.predict(random, X, samples=3, seed=1)
+    assert len(linecache.cache) == stored
+
+    gone = weakref.ref(random)
+    del random
+    gc.collect()
+    assert gone() is None  # what predict keeps does not keep the network
 
 
 # --- what it predicts -------------------------------------------------------------------------------------------------

@@ -208,6 +208,27 @@ def test_a_split_network_asks_for_shapes_anew():
     assert every(x.repeat(5, 1, 1)).shape == (10, 12)
 
 
+class Weighted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.weights = nn.Linear(6, 8), nn.Linear(8, 5), nn.Parameter(torch.ones(6))
+
+    def forward(self, x):
+        return self.last(F.relu(self.first(x * self.weights)))
+
+
+@pytest.mark.parametrize("change", [{"first": nn.Linear(6, 8)}, {"weights": nn.Parameter(torch.full((6,), 3.0))}])
+def test_a_network_is_split_anew_if_it_was_changed_and_only_then(change):
+    network, x, rows = rbue.randomize(Weighted(), q=0.5), torch.randn(4, 6), torch.arange(4)
+    before = surgery.parts_of(network, ())
+    assert surgery.parts_of(network, ()) is before
+    for name, value in change.items():
+        setattr(network, name, value)
+    once, every = surgery.parts_of(network, ())
+    with noise.counted(network, 0, 0, rows):
+        assert torch.equal(every(*once(x)), network(x))
+
+
 def test_what_is_updated_in_place_by_noise_keeps_its_spread():
     class Updated(nn.Module):
         def __init__(self):

@@ -207,7 +207,7 @@ class Stacked:
     ) -> None:
         self.network, self.samples, self.seed, self.stack = network, samples, seed + noise.TEST, stack
         self.shared, self.warn = shared, warn
-        self.once, self.every = surgery.split_at_noise(network, each)
+        self.once, self.every = surgery.parts_of(network, each)
 
     def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterator[Tensor]:
         # not by calling the graphs, since torch.fx would print an error that StackedIfPossible expects

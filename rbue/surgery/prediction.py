@@ -3,6 +3,9 @@
 import copy
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import fx, nn
 from torch.nn.utils import parametrize
@@ -96,6 +99,27 @@ def split_at_noise(graph: fx.GraphModule, each: Sequence[str] = ()) -> tuple[fx.
             there[node] = every.node_copy(node, there.__getitem__)
     once.output(tuple(here[n] for n in given))
     return fx.GraphModule(graph, once), fx.GraphModule(graph, every)
+
+
+Parts = tuple[fx.GraphModule, fx.GraphModule]
+SPLIT: WeakKeyDictionary[fx.GraphModule, tuple[Any, Parts]] = WeakKeyDictionary()
+
+
+def parts_of(graph: fx.GraphModule, each: Sequence[str]) -> Parts:
+    """Split a network like `split_at_noise`, but only if it is another one than in the last call: torch.fx never frees
+    the code of a graph, so memory would grow with every prediction."""
+    state = what_split_depends_on(graph, each)
+    if graph not in SPLIT or SPLIT[graph][0] != state:
+        SPLIT[graph] = state, split_at_noise(graph, each)
+    return SPLIT[graph][1]
+
+
+def what_split_depends_on(graph: fx.GraphModule, each: Sequence[str]) -> Any:
+    """Return the code, its division, and the modules and tensors that it reads. The parts hold these, so that no other
+    object can get the same id. No node is returned: it would hold the network."""
+    divided = [[n.name for n in graph.graph.nodes if n in part] for part in find_noisy_and_fixed(graph, each)]
+    read = [n.target for n in graph.graph.nodes if n.op in ("call_module", "get_attr")]
+    return graph.code, divided, [id(attrgetter(target)(graph)) for target in read]
 
 
 def find_noisy_and_fixed(graph: fx.GraphModule, each: Sequence[str]) -> tuple[set[fx.Node], set[fx.Node]]:
