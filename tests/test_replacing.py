@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
+from torchvision.models import resnet18
 from users_networks import NormAct, Users, sites
 
 import rbue
@@ -188,6 +189,14 @@ def test_activations_that_stay_are_named():
     network = nn.Sequential(nn.Linear(8, 8), nn.Hardswish(), nn.ReLU(), nn.Hardswish(), nn.ReLU6(), nn.Softsign())
     with pytest.warns(UserWarning, match="these activations stay as they are: 2 Hardswish, 1 ReLU6, 1 Softsign"):
         rbue.randomize(network, q=0.5)
+
+
+def test_a_module_is_no_rectifier_because_of_its_name():
+    network = resnet18(num_classes=3)
+    network.relu = nn.GELU()
+    with pytest.warns(UserWarning, match="these activations stay as they are: 1 GELU"):
+        assert len(sites(rbue.randomize(network, q=0.5))) == 16
+    assert len(sites(rbue.add_dropout(network, rbue.Dropout(0.5), "relu"))) == 16
 
 
 BY_HAND = {

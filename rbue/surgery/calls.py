@@ -25,7 +25,12 @@ def rectifiers(graph):
     """Return the nodes that apply nn.ReLU, F.relu, torch.relu, x.relu() or an in-place form, in execution order."""
     by_module = set(modules_called(graph, nn.ReLU))
     by_module |= {n for n in modules_called(graph, nn.Module) if n not in by_module and inner_rectifier(graph, n)}
-    return [n for n in graph.graph.nodes if n in by_module or (n.op.startswith("call") and n.target in FUNCTIONAL)]
+    return [n for n in graph.graph.nodes if n in by_module or calls_rectifier(n)]
+
+
+def calls_rectifier(node):
+    """Return whether a node calls a function or method that rectifies. The target of a module is only its name."""
+    return node.op in ("call_function", "call_method") and node.target in FUNCTIONAL
 
 
 def inner_rectifier(graph, node):
