@@ -11,7 +11,7 @@ from users_networks import Users, sites
 import rbue
 from rbue import noise, surgery
 from rbue.errors import UserError
-from rbue.layers import Dropout, DropReLU, LearnedGaussian, StochasticLayer
+from rbue.layers import Dropout, DropReLU, LearnedGaussian, RReLU, StochasticLayer
 from rbue.networks import ARCHS
 from rbue.surgery.calls import is_stochastic
 from rbue.surgery.dropout import PLACEMENTS
@@ -173,6 +173,15 @@ def test_the_deterministic_network_has_no_noise_where_a_layer_is_used_twice():
     twin, x = rbue.deterministic(network), torch.randn(5, 8)
     assert torch.equal(twin(x), twin(x)) and isinstance(twin[3], nn.LeakyReLU)
     assert network[1] is network[3] is layer
+
+
+def test_the_deterministic_network_is_in_the_mode_of_the_random_one():
+    class Own(RReLU):
+        def deterministic(self):
+            return nn.RReLU(self.l, self.u)  # random in training mode
+
+    network = rbue.randomize(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3)), Own())
+    assert [rbue.deterministic(network.train(mode)).own_0.training for mode in (True, False)] == [True, False]
 
 
 @pytest.mark.parametrize("norm", [spectral_norm, weight_norm])

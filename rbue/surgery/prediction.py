@@ -34,7 +34,7 @@ def deterministic(network: nn.Module) -> nn.Module:
 
 def mean_of(layer):
     try:
-        return layer.deterministic()
+        return layer.deterministic().train(layer.training)
     except NotImplementedError as error:
         lacks = f"{type(layer).__name__} has no method deterministic()"
         raise UserError(f"{lacks}: write one that returns the layer without noise") from error
