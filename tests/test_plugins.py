@@ -279,6 +279,15 @@ def test_a_wrong_network_is_a_sentence(target, door, digits):
     assert WRONG_NETWORKS[target] in str(refused.value) and "\n" not in str(refused.value)
 
 
+def test_a_number_of_classes_that_is_not_the_datasets_is_refused(door, digits):
+    from rbue.training.checkpoints import build
+
+    small = {"_target_": "rbue.networks.small", "classes_argument": "classes"}
+    plugins.choose(folder=own_arch(door(), **small, classes=7))
+    with pytest.raises(UserError, match="its network has classes: 7, but the dataset has 10 classes: leave it out"):
+        build(composed("arch=mine"), digits)
+
+
 def test_a_network_that_squeezes_a_batch_of_one_image_away_is_taken(digits):
     squeezing = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), Squeeze(), torch.nn.Linear(3, 10))
     assert methods.try_out(composed(), squeezing, digits.train_images, 10) is squeezing

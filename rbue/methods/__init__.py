@@ -109,7 +109,10 @@ def plain_network(run, classes):
         with foreign_code("the network cannot be made"):
             return networks.build(run.arch, classes)
     settings = {"classes_argument": "num_classes"} | run.network
-    return networks.quick(instantiated(settings, **{settings.pop("classes_argument"): classes}))
+    name = settings.pop("classes_argument")
+    if (own := settings.get(name, classes)) != classes:
+        raise UserError(f"its network has {name}: {own}, but the dataset has {classes} classes: leave it out")
+    return networks.quick(instantiated(settings, **{name: classes}))
 
 
 def instantiated(settings, **arguments):
