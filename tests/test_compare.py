@@ -46,6 +46,12 @@ def test_an_unknown_row_is_refused_with_those_that_are_there():
         compare(made_up.read([result("Single")]), "Single2", "Single")
 
 
+def test_a_refusal_names_a_result_whose_settings_are_those_of_no_row():
+    runs = made_up.read([result("Single", epochs=2), result("SVI")])
+    with pytest.raises(UserError, match=r"the rows are SVI; 1 result is of no row, such as \S+ \(epochs=2\)$"):
+        compare(runs, "SVI", "Single")
+
+
 def test_results_that_are_not_known_are_named_and_the_refusal_mentions_them(capsys):
     own = result("Single") | {"name": "mine"}
     own["config"] = own["config"] | {"dataset": "mine"}

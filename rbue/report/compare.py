@@ -23,16 +23,23 @@ def compare(results, row, other):
     """Return `row` minus `other` with its 95 % interval and p-value, per network that has both rows, and per metric.
     Accuracy is in percent. p is for one comparison: correct it (Holm) if you make several."""
     kept = known(results, IN_PYTHON)
-    runs = records(kept)
-    runs = runs[in_tables(runs)]
+    every = records(kept)
+    runs = every[in_tables(every)]
     if unknown := [name for name in (row, other) if name not in set(runs.row)]:
         there = f"the rows are {', '.join(dict.fromkeys(runs.row))}"
         others = "" if len(kept) == len(results) else ", but some results are left out (see above)"
-        raise UserError(f"no result is of the row {unknown[0]}: {there}{others}")
+        raise UserError(f"no result is of the row {unknown[0]}: {there}{others}{of_no_row(every)}")
     found = [record for run in runs.itertuples() for record in our_records(run) if record["metric"] in QUALITY]
     frame = most_passes(pd.DataFrame(found), ["protocol", "dataset", "arch", "row", "metric", "seed"]).assign(origin="")
     lines = [line for protocol, cells in frame.groupby("protocol") for line in gaps(protocol, cells, row, other)]
     return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def of_no_row(runs):
+    """Say how many results are in no table, since a setting differs from its protocol's, and name the first."""
+    lost = runs[runs.row.isna()]
+    several = f"{len(lost)} results are" if len(lost) > 1 else "1 result is"
+    return f"; {several} of no row, such as {lost.name.iloc[0]} ({lost.differs.iloc[0]})" if len(lost) else ""
 
 
 def gaps(protocol, cells, row, other):
