@@ -106,6 +106,34 @@ def test_dropout_and_random_rectifiers_combine():
     assert [n.target for n in both.graph.nodes if n.op == "call_module"] == ["0", "droprelu_1", "dropout_0", "2"]
 
 
+class Numbered(nn.Module):
+    """Names that new layers would have."""
+
+    def __init__(self):
+        super().__init__()
+        self.droprelu_0, self.dropout_0, self.last = nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3)
+        self.rrelu_0 = nn.Parameter(torch.ones(8))
+
+    def forward(self, x):
+        return self.last(F.relu(self.dropout_0(self.droprelu_0(x * self.rrelu_0))))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda own: rbue.randomize(own, q=1.0),
+        lambda own: rbue.randomize(own, RReLU(1e-9, 1e-9)),
+        lambda own: rbue.add_dropout(own, Dropout(0), "last"),
+    ],
+    ids=["DropReLU", "RReLU", "Dropout"],
+)
+def test_a_new_layer_takes_no_name_of_the_users(change):
+    own, x = Numbered().eval(), torch.randn(4, 8)
+    random = change(own)
+    torch.testing.assert_close(random(x), own(x))
+    assert random.dropout_0 is own.dropout_0 and list(random.state_dict()) == list(own.state_dict())
+
+
 def test_dropout_adds_nothing_to_the_stored_weights():
     plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
     assert rbue.add_dropout(plain, Dropout(0.5), "relu").state_dict().keys() == plain.state_dict().keys()

@@ -1,6 +1,7 @@
 """New layers in a traced network: on its device, in its mode, and with one source of noise."""
 
 import copy
+from itertools import count
 from typing import TypeVar
 
 import torch
@@ -32,7 +33,9 @@ def device_of(network: nn.Module) -> torch.device | None:
 
 def call(graph, node, layer, source):
     """Insert a call of `layer` directly after `node` and return it."""
-    name = f"{type(layer).__name__.lower()}_{sum(isinstance(m, StochasticLayer) for m in graph.modules())}"
+    layers = sum(isinstance(m, StochasticLayer) for m in graph.modules())
+    names = (f"{type(layer).__name__.lower()}_{number}" for number in count(layers))
+    name = next(name for name in names if not hasattr(graph, name))
     graph.add_submodule(name, layer)
     with graph.graph.inserting_after(node):
         return graph.graph.call_module(name, (source,))
