@@ -134,6 +134,15 @@ def test_a_new_layer_takes_no_name_of_the_users(change):
     assert random.dropout_0 is own.dropout_0 and list(random.state_dict()) == list(own.state_dict())
 
 
+def test_dropout_is_placed_before_a_layer_that_gets_its_input_by_name():
+    class Named(nn.Sequential):
+        def forward(self, x):
+            return self[1](input=self[0](x))
+
+    network = rbue.add_dropout(Named(nn.Linear(8, 8), nn.Linear(8, 3)), Dropout(1), "last")
+    assert torch.equal(network(torch.randn(2, 8)), network.get_parameter("1.bias").expand(2, 3))
+
+
 def test_dropout_adds_nothing_to_the_stored_weights():
     plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
     assert rbue.add_dropout(plain, Dropout(0.5), "relu").state_dict().keys() == plain.state_dict().keys()

@@ -53,7 +53,7 @@ def before_last_linear(graph):
         raise UserError(
             "this placement needs an nn.Linear, but the network has none: choose placement=relu or placement=conv"
         )
-    return [linear[-1].args[0]]
+    return linear[-1].all_input_nodes[:1]
 
 
 def last_of_each_block(graph):
