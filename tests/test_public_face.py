@@ -430,6 +430,15 @@ def test_a_forward_that_overwrites_another_argument_gets_it_unchanged_in_each_pa
         torch.testing.assert_close(drawn, network(x, torch.ones(1)).softmax(-1), check_dtype=False)
 
 
+def test_a_network_in_data_parallel_is_predicted_by_itself(monkeypatch):
+    def on_two_devices(self, x):
+        return torch.cat([self.module(part) for part in x.chunk(2)])
+
+    monkeypatch.setattr(nn.DataParallel, "forward", on_two_devices)
+    random = network()
+    assert same(rbue.predict(nn.DataParallel(random), X, samples=3), rbue.predict(random, X, samples=3))
+
+
 def test_a_network_without_a_stochastic_layer_is_named():
     with pytest.warns(UserWarning, match="the network has no stochastic layer"):
         rbue.predict(nn.Linear(8, 3), torch.randn(2, 8), samples=3)

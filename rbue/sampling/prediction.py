@@ -72,6 +72,8 @@ def predict(
     with one row per image are split into batches and repeated with the images. All others are passed unchanged.
     """
     need_module(network)
+    if isinstance(network, nn.DataParallel):
+        network = network.module  # each GPU would get some of the images, but the noise of all of them
     samples, batch, seed = whole_numbers(samples=samples, batch=batch, seed=seed)
     at_least(1, samples=samples, batch=batch)
     within(0, 2**32 - 1, seed=seed)
