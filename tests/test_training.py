@@ -53,6 +53,23 @@ def test_a_killed_run_resumes_to_the_same_weights(method, digits_run, few_digits
     assert not (results.weights_folder(killed) / "checkpoint.pt").exists()
 
 
+def with_dropout(classes):
+    """A network with a random layer of torch's own."""
+    return nn.Sequential(nn.Conv2d(3, 4, 3, stride=4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.LazyLinear(classes))
+
+
+def test_a_seed_also_fixes_the_random_layers_of_ones_own_network(digits_run, few_digits, monkeypatch, tmp_path):
+    monkeypatch.setitem(networks.ARCHS, "small", with_dropout)
+    names = ("whole", "again", "killed", "other")
+    runs = {name: digits_run(*SHORT, f"weights_dir={tmp_path}/{name}") for name in names}
+    runs["other"] = digits_run(*SHORT, "seed=1", f"weights_dir={tmp_path}/other")
+    kill(runs["killed"], few_digits, monkeypatch)
+    for run in runs.values():
+        training.load_or_train([run], few_digits, CPU)
+    same = {name for name in names if have_same_weights(runs["whole"], runs[name])}
+    assert same == {"whole", "again", "killed"}
+
+
 def test_a_record_names_all_code_that_trained_a_run(digits_run, few_digits, monkeypatch):
     run = digits_run(*SHORT)
     monkeypatch.setattr(loop, "step_code", lambda: "old")

@@ -180,15 +180,21 @@ def train_epochs(group, advance, stop):
 
 
 def train_epoch(group, advance, epoch, bar, stop):
-    """Train one epoch and wait for the device only at its end. Return {training's name: why it failed}."""
-    begun = time.perf_counter()
+    """Train one epoch and wait for the device only at its end. Return {training's name: why it failed}.
+
+    Each step seeds torch's generator, which random layers of a user's network draw from, such as nn.Dropout. A pack
+    shares it and uses the seed of its first run.
+    """
+    begun, first = time.perf_counter(), group[0].step
+    seed = torch.manual_seed if first.device.type != "cpu" else torch.default_generator.manual_seed  # saves 0.2 ms
     for training in group:
         training.step.shuffle(epoch)
-    for _ in range(group[0].steps_of_epoch, group[0].step.per_epoch):
+    for number in range(group[0].steps_of_epoch, first.per_epoch):
+        seed((group[0].run.seed << 32) + epoch * first.per_epoch + number)
         advance()
         bar.update()
         if stop.asked:
-            devices.synchronize(group[0].step.device)
+            devices.synchronize(first.device)
             begun = share_time(group, begun)
             for training in group:
                 training.save_checkpoint()
