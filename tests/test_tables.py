@@ -216,6 +216,8 @@ def test_a_training_that_two_rows_share_counts_once():
     ]
     cost = "This table needed 2 trainings. They took 3 min 00 s in total, without compilation."
     assert f"{cost} In the paper, one training of each row takes 8.5 h in total." in markdown(table(runs))
+    one = "This table needed 1 training. It took 1 min 40 s, without compilation."
+    assert one in markdown(table(runs[:1]))
 
 
 def test_a_cell_far_from_the_papers_has_a_reason_or_says_that_there_is_none():

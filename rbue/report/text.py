@@ -270,7 +270,9 @@ def total_note(table):
         return []
     hours, took = table.cells.paper_train_hours[table.cells.n > 0].sum(), duration(sum(trainings.values()))
     papers = f" In the paper, one training of each row takes {hours:.1f} h in total." if table.protocol in FULL else ""
-    return [f"This table needed {len(trainings)} trainings. They took {took} in total, without compilation.{papers}"]
+    several = f"{len(trainings)} trainings. They took {took} in total"
+    needed = several if len(trainings) > 1 else f"1 training. It took {took}"
+    return [f"This table needed {needed}, without compilation.{papers}"]
 
 
 def outside(table):
