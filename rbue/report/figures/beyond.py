@@ -212,6 +212,8 @@ def grid(network, name):
     told = [f"Registered by the user, from `result.json`: {', '.join(own)}."] if own else []
     if name == "ood" and "ours_auroc_confidence" in frame:
         told = [MORE_OOD_NOTE]
+    if name == "scores" and "ours_auroc" not in frame:
+        note = note.replace(" and OOD images", "")
     return Grid(f"{title}: {network.title()}", columns, frame.to_dict("records"), [note, SEEDS, *told])
 
 
