@@ -359,6 +359,14 @@ def test_a_claim_whose_own_network_has_other_rows_is_not_called_unmeasured():
     assert verdict.missing == "CIFAR-10 DenseNet-121: 5 of 6 rows, ECE under corruption of Single"
 
 
+def test_a_claim_with_one_side_of_a_comparison_is_not_called_unmeasured():
+    """B8 compares VGG-13 with two networks. B7 needs all ten rows of two networks on two datasets."""
+    vgg = result(SINGLE, ("tinyimagenet", "vgg13"))
+    assert ours("B8", [vgg]).why == ours("B7", [vgg]).why == "No comparison has all its numbers."
+    assert ours("B8", [vgg]).missing == "TinyImageNet ResNet-18/DenseNet-121: Single"
+    assert ours("B8", [result(SVI, ("tinyimagenet", "vgg13"))]).why == "None of it is measured."
+
+
 def test_medians_are_over_all_19_corruptions_or_not_at_all():
     assert ours("F3", [corrupted(SINGLE, [0.1] * 5, types=18), corrupted(Q95, [0.1] * 5)]).elsewhere is None
 

@@ -33,12 +33,15 @@ class Graded:
         return sum(item.outcome == outcome for item in self.items)
 
 
-def reason(grades, status, strict, papers):
-    """Return the numbers that decide, in one or two sentences. `strict`: one part that fails decides alone."""
+def reason(grades, status, strict, papers, begun):
+    """Return the numbers that decide, in one or two sentences. `strict`: one part that fails decides alone. `begun`:
+    a number of one side of a comparison exists."""
     noise = "inside rounding or noise" if papers else "inside the noise"
     there, total = sum(len(grade.items) for grade in grades), sum(grade.total for grade in grades)
+    if not there and papers:
+        return "The paper prints no number for it."
     if not there:
-        return "The paper prints no number for it." if papers else "None of it is measured."
+        return "No comparison has all its numbers." if begun else "None of it is measured."
     if status == "not tested":
         return too_little(grades, there, total, noise)
     grades = [grade for grade in grades if grade.items]

@@ -169,10 +169,11 @@ def decide(items, rule, numbers, where="", words=OURS):
     so_far = rule(there) if any(there.values()) else NOT_TESTED
     grades = [Graded(p, rule.grade(found) if found else NOT_TESTED, found, len(parts[p])) for p, found in there.items()]
     too_few = any(grade.is_thin for grade in grades)
+    begun = any(key in numbers.values for each in parts.values() for item in each for key in item.keys)
     status = NOT_TESTED if too_few and not cannot_hold(parts, rule) else so_far
     return Verdict(
         words[status],
-        reason(grades, status, strict=rule is every, papers=words is PAPERS),
+        reason(grades, status, strict=rule is every, papers=words is PAPERS, begun=begun),
         describe(items),
         so_far=words[so_far] if so_far != status else "",
         missing=missing_text(items, numbers),
