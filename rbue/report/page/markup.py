@@ -54,14 +54,17 @@ def body_cell(column, cell):
 
 
 def sort_value(text, value):
-    """Return the number by which the page sorts a cell, in few digits; None if it has none, or if its text is this
-    number, in the same unit."""
+    """Return the number by which the page sorts a cell, in few digits; None if it has none, if its text is this
+    number, in the same unit, or if its text begins with exactly this number."""
     if value is None or (PLAIN.fullmatch(text) and text == f"{value:.{len(text.partition('.')[2])}f}"):
         return None
-    return f"{value:.10g}" if float(value).is_integer() else f"{value:.6g}"
+    digits = f"{value:.10g}" if float(value).is_integer() else f"{value:.6g}"
+    first = FIRST.match(plain(text))
+    return None if first and float(first[0]) == float(digits) else digits
 
 
 PLAIN = re.compile(r"\d+(\.\d+)?")  # a text that page.js reads as a number
+FIRST = re.compile(rf"[+-]?{PLAIN.pattern}")  # what page.js reads of a text that begins with a number
 
 
 def table(columns, cells, caption, name, **more):

@@ -122,6 +122,7 @@ def run_text(run):
     return f"{dataset}, {arch_name(run['arch'])}, {name}" + (f" ({apart})" if apart else "")
 
 
+MEASURED_WITH = {"hardware": "Hardware", "precision": "Precision", "torch": "torch"}
 RUN = [
     words("name", "Run", text=run_text),
     words("protocol", "Protocol"),
@@ -129,7 +130,7 @@ RUN = [
     number("accuracy", "Accuracy, %", "", decimals(2)),
     number("ece", "ECE", "", decimals(4)),
     number("seconds", "Training, as run", "", duration),
-    *(words(key, name) for key, name in (("hardware", "Hardware"), ("precision", "Precision"), ("torch", "torch"))),
+    *(words(key, name) for key, name in MEASURED_WITH.items()),
     words("commit", "Commit"),
     words("finished", "Finished"),
 ]
@@ -146,4 +147,8 @@ def runs(suite):
     caption = f"All {len(lines)} runs that this page is built from"
     shared = "Networks that were trained at once share their time equally here. Most tables show the time of a "
     shared += "training alone; their notes say how it was measured."
-    return table(RUN, lines, caption, "all-runs", wide=True, notes=[shared])
+    same = {key: lines[0][key] for key in MEASURED_WITH if len({line[key] for line in lines}) == 1}
+    once = ", ".join(f"{MEASURED_WITH[key].lower()} {value}" for key, value in same.items())
+    notes = [f"The same for all runs: {once}.", shared] if same else [shared]
+    columns = [column for column in RUN if column.key not in same]
+    return table(columns, lines, caption, "all-runs", wide=True, notes=notes)

@@ -9,7 +9,7 @@ const key = cell => {
   if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
   const text = cell.textContent.trim();
   if (text === "–" || text === "") return null;
-  return cell.classList.contains("words") || Number.isNaN(Number(text)) ? text : Number(text);
+  return cell.classList.contains("words") || Number.isNaN(parseFloat(text)) ? text : parseFloat(text);
 };
 
 const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
@@ -24,6 +24,8 @@ function sort(table, column, header) {
 }
 
 for (const table of all("table")) {
+  // a row's name sorts by its place, which is the paper's order
+  [...table.tBodies[0].rows].forEach((row, place) => (row.cells[0].dataset.value = place));
   [...table.tHead.rows[0].cells].forEach((header, column) => {
     const button = document.createElement("button");
     button.type = "button";
