@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import made_up
 import pandas as pd
@@ -21,6 +22,7 @@ from rbue.report.columns import MISSING, duration
 from rbue.report.records import records
 from rbue.report.rows import ARCHS, DATASETS, LABELS, PROPOSED, ROWS, match_row
 from rbue.report.tables import BEGIN, END, csv, headline, latex, markdown, summary
+from rbue.report.text import augmentation_text
 from rbue.runs.compose import canonical
 from rbue.runs.results import collect
 
@@ -414,6 +416,25 @@ def test_the_notes_say_in_words_what_the_paper_states():
     note = markdown(table([result("Single", where=("cifar10", "fast", "resnet18"))]))
     stated = "the paper states 200 epochs, learning rate 0.1 divided by ten at 45, 67.5, 90 % of training, weight decay"
     assert f"; {stated} 0.0001.\n" in note
+
+
+def test_the_notes_say_what_the_paper_does_not_state():
+    cifar, tiny = (
+        markdown(table([result("Single", where=(dataset, "paper", "resnet18"))], dataset))
+        for dataset in ("cifar10", "tinyimagenet")
+    )
+    used = "random crops after padding by 4 pixels and random flips, 100 samples, 30 ECE bins; as the paper states"
+    silent = "The paper names no augmentation for TinyImageNet"
+    assert f"{used}.\n" in cifar and silent not in cifar
+    assert f"{used}, except for the augmentation.\n" in tiny and silent in tiny
+
+
+@pytest.mark.parametrize(
+    ("crop", "flip", "told"),
+    [(0, True, "random flips"), (0, False, "no augmentation"), (2, False, "random crops after padding by 2 pixels")],
+)
+def test_the_augmentation_is_told_in_words(crop, flip, told):
+    assert augmentation_text(SimpleNamespace(crop=crop, flip=flip)) == told
 
 
 def test_a_note_about_most_rows_of_a_network_names_the_others():

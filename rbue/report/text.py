@@ -98,6 +98,12 @@ def schedule_text(run):
     return f"divided by ten at {', '.join(f'{100 * drop:g}' for drop in run.lr_drops)} % of training"
 
 
+NOT_STATED = {
+    "tinyimagenet": "The paper names no augmentation for TinyImageNet, so ours is that of CIFAR. The test labels are "
+    "not public, so the 10,000 validation images are the test set."
+}
+
+
 def from_paper(table, run):
     """Describe how a protocol differs from Section 4.1.2, which `protocol=paper` follows exactly."""
     if not table.in_paper:
@@ -105,7 +111,7 @@ def from_paper(table, run):
     stated = canonical(table.dataset, "paper", run.method)
     keys = [key for key in difference(run.identity, stated.identity) if key != "protocol"]
     if not keys:
-        return "; as the paper states"
+        return "; as the paper states" + (", except for the augmentation" if table.dataset in NOT_STATED else "")
     return "; the paper states " + ", ".join(dict.fromkeys(stated_text(stated, key) for key in keys))
 
 
@@ -124,12 +130,18 @@ def protocol_note(table):
     return (
         f"Protocol `{table.protocol}`: {run.epochs} epochs, batch {run.batch}, learning rate {run.lr:g} "
         f"{schedule_text(run)}, SGD with Nesterov momentum {run.momentum:g}, weight decay {run.weight_decay:g}, "
-        f"{run.samples} samples, {run.bins} ECE bins{from_paper(table, run)}."
+        f"{augmentation_text(run)}, {run.samples} samples, {run.bins} ECE bins{from_paper(table, run)}."
     )
 
 
+def augmentation_text(run):
+    crop = f"random crops after padding by {run.crop} pixels" if run.crop else ""
+    return " and ".join(filter(None, (crop, "random flips" if run.flip else ""))) or "no augmentation"
+
+
 def reading_notes(table):
-    notes = ["Our numbers are mean ± standard deviation over seeds. The number of seeds of the row is in brackets."]
+    notes = [NOT_STATED[table.dataset]] if table.in_paper and table.dataset in NOT_STATED else []
+    notes += ["Our numbers are mean ± standard deviation over seeds. The number of seeds of the row is in brackets."]
     if table.in_paper:
         notes += [
             "`diff` is ours − paper. The paper prints ECE with two decimals, so rounding alone explains up to ±0.005.",
