@@ -177,7 +177,7 @@ def test_the_verdict_says_which_measured_cells_it_leaves_out():
     assert both == whole and "leave out" not in whole  # the same cell under a second protocol adds nothing
     short += [made_up.result(row, where=("cifar10", "fast", "densenet121")) for row in ("Single", "SVI")]
     sentence = verdict.build(made_up.read([*full, *short]), PAPER)[0].sentence
-    added = "All answers here leave out the 2 cells that are measured only with protocol"
+    added = "All answers about clean images leave out the 2 cells that are measured only with protocol"
     assert sentence == f"{whole}. {added} {FAST}: CIFAR-10 DenseNet-121"
 
 

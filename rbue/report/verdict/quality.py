@@ -109,11 +109,11 @@ def seeds_apart(ours: Value, n: int) -> Value | None:
 
 
 def left_out(cells: dict) -> str:
-    """Say which of the paper's cells are measured, but under other protocols alone, so that no answer uses them."""
+    """Name the paper's cells that are measured under other protocols only. No answer about clean images uses them."""
     if not cells:
         return ""
     several = f"{len(cells)} cells that are" if len(cells) > 1 else "cell that is"
-    return f". All answers here leave out the {several} measured only with {protocols_and_places(cells)}"
+    return f". All answers about clean images leave out the {several} measured only with {protocols_and_places(cells)}"
 
 
 def deep_ensemble(e: Evidence) -> Found:
