@@ -122,7 +122,7 @@ def test_timing_a_step_leaves_out_the_seconds_of_warming_up(digits, monkeypatch)
 
 
 @gpu
-@pytest.mark.parametrize("method", ["mc_dropout", "svi", "ivon", "dropreLU", "rrelu"])
+@pytest.mark.parametrize("method", ["single", "mc_dropout", "svi", "ivon", "dropreLU", "rrelu"])
 def test_captured_predictions_are_the_eager_ones(method, digits):
     device, settings = torch.device("cuda"), ("dataset=digits", "arch=small", "protocol=demo", "samples=20")
     run = compose_run(*settings, f"method={method}")
@@ -132,6 +132,20 @@ def test_captured_predictions_are_the_eager_ones(method, digits):
     slow, _ = evaluator.Evaluator(plain, [network], digits, device)(digits.test_images)
     assert cost["engine"] == "captured"
     assert torch.allclose(fast.mean, slow.mean, atol=5e-3)
+
+
+@gpu
+def test_captured_members_of_an_ensemble_keep_apart(digits):
+    """They share memory, since they take turns."""
+    device, settings = torch.device("cuda"), ("dataset=digits", "arch=small", "protocol=demo")
+    members = [methods.build(compose_run(*settings, f"seed={seed}"), 10, 1437).to(device).eval() for seed in range(3)]
+    fast, slow = (
+        evaluator.Evaluator(compose_run(*settings, *how), members, digits, device)(digits.test_images)
+        for how in (("eval_batch=100",), ("precision=fp32", "engine=eager"))
+    )
+    assert fast[1]["engine"] == "captured"
+    for kind in ("first", "mean"):
+        assert torch.allclose(getattr(fast[0], kind), getattr(slow[0], kind), atol=5e-3)
 
 
 @gpu

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -71,12 +72,13 @@ class Refitted:
 
 class Captured:
     """A sampler that replays one sample as a CUDA graph. Sample number, rows and features are tensors that the graph
-    reads at each replay."""
+    reads at each replay. A network without noise has one sample. Samplers that take turns may share a memory `pool`."""
 
-    def __init__(self, network, samples, seed, x):
-        self.samples, self.seed = samples, torch.tensor(seed + noise.TEST, device=x.device)
-        traced = isinstance(network, fx.GraphModule)
-        self.once, every = surgery.split_at_noise(network) if traced else (lambda x: (x,), network)
+    def __init__(self, network, samples, seed, x, pool=None):
+        torch._dynamo.reset()  # code compiled for earlier networks counts towards the limit of recompilations
+        self.noise, self.seed = noise.of(network), torch.tensor(seed + noise.TEST, device=x.device)
+        self.samples = samples if self.noise.sites else 1
+        self.once, every = compiled_parts(network)
         self.given = [t.clone() for t in self.once(x)]
         self.rows = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         self.k = torch.zeros(1, dtype=torch.int64, device=x.device)
@@ -86,12 +88,11 @@ class Captured:
             return probabilities(every(*(t.clone() for t in given)))
 
         self.compute = torch.compile(compute, dynamic=False)
-        self.noise, self.draw = noise.of(network), torch.compile(noise.draw_keys, dynamic=False)
+        self.draw = torch.compile(noise.draw_keys, dynamic=False)
         self.sites = torch.arange(self.noise.sites, device=x.device)
-        self.graph = self.captured()
+        self.graph = self.captured(pool)
 
-    def captured(self):
-        torch._dynamo.reset()
+    def captured(self, pool):
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -99,15 +100,20 @@ class Captured:
                 self.sample()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=pool):
             self.probs = self.sample()
         return graph
 
     def sample(self):
-        with noise.using(self.noise, self.draw(self.seed, self.k, self.rows, self.sites), self.k):
+        with self.drawn():
             probs = self.compute(*self.given)
         self.k += 1
         return probs
+
+    def drawn(self):
+        if not self.noise.sites:
+            return nullcontext()
+        return noise.using(self.noise, self.draw(self.seed, self.k, self.rows, self.sites), self.k)
 
     def __call__(self, x, rows):
         count = len(x)
@@ -119,6 +125,14 @@ class Captured:
         for _ in range(self.samples):
             self.graph.replay()
             yield self.probs[None, :count]
+
+
+def compiled_parts(network):
+    """Return the part that is computed once per batch, compiled, and the part that is computed once per sample."""
+    if not isinstance(network, fx.GraphModule) or not noise.of(network).sites:
+        return lambda x: (x,), network
+    once, every = surgery.split_at_noise(network)
+    return torch.compile(once, dynamic=False), every
 
 
 class Evaluator:
@@ -134,7 +148,8 @@ class Evaluator:
             images = nhwc(data.test_images[: self.batch], device)
             first = self.prepare(images)
             refit = self.refitting(data) if run.refit_batchnorm else None
-            self.draws, how = zip(*(fast(n, run, first, self.dtype, refit) for n in networks), strict=True)
+            pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+            self.draws, how = zip(*(fast(n, run, first, self.dtype, refit, pool) for n in networks), strict=True)
             self.warm_up(images)
         precision = str(self.dtype).removeprefix("torch.")
         passes = max(run.passes if noise.of(networks[0]).sites else 1, len(networks))
@@ -209,16 +224,17 @@ def batch_size(run, device):
     return run.eval_batch or (2000 if device.type == "cuda" else 250)
 
 
-def fast(network, run, x, dtype, refit=None):
+def fast(network, run, x, dtype, refit=None, pool=None):
     """Return a sampler for the test set, and its engine. On a GPU, batch-norm is folded, the precision is fp16, and the
-    network is captured if possible. torch.OutOfMemoryError is raised: smaller batches are faster than eager passes."""
+    network is captured if possible: with noise or without, so that the test times of all methods can be compared.
+    torch.OutOfMemoryError is raised: smaller batches are faster than eager passes."""
     if x.is_cuda:
         network = compact(network, dtype)
     if refit and noise.of(network).sites:
         return Refitted(network, run.passes, run.seed, refit), "eager"
-    if x.is_cuda and run.engine == "auto" and noise.of(network).sites:
+    if x.is_cuda and run.engine == "auto":
         try:
-            return Captured(network, run.passes, run.seed, x), "captured"
+            return Captured(network, run.passes, run.seed, x, pool), "captured"
         except Exception as error:  # compilers fail in many ways, and the run can go on without one
             if short_of_memory := memory_error(error):
                 raise short_of_memory from None

@@ -16,11 +16,11 @@ KEY = [*NETWORK, "row"]
 SCORES = ["accuracy", "ece", "nll", "brier", "entropy"]
 MEASURES = [*SCORES, "train_seconds", "time_ratio", "parameters"]
 MEASURES += ["peak_train_bytes", "peak_evaluate_bytes", "test_ms_per_image"]
-FLAGS = ["corrupted", "shared", "on_cpu", "by_step", "other_code"]
+FLAGS = ["corrupted", "shared", "on_cpu", "by_step", "other_code", "uncompiled"]
 NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
 COLUMNS = [*NETWORK, "corrupted", "seed", "name", "row", "position", "differs", "method", "hyperparameter"]
 COLUMNS += ["hyperparameters", "passes", "images", *MEASURES, "shared", "on_cpu", "by_step", "other_code"]
-COLUMNS += ["machine", "hardware", "precision", "torch", "commit", "origin", "result"]
+COLUMNS += ["uncompiled", "machine", "hardware", "precision", "torch", "commit", "origin", "result"]
 
 
 def records(results):
@@ -68,6 +68,7 @@ def record(result):
         "by_step": seconds.alone not in (None, seconds.train),
         "machine": machine(result),
         **{key: getattr(environment, key) or "unknown" for key in ("hardware", "precision", "torch")},
+        "uncompiled": environment.engine == "eager" and "CPU" not in (environment.hardware or ""),  # in evaluation
         "commit": commit(environment.commit, environment.changed),
         "origin": origin(result),
         "result": result,
@@ -89,7 +90,7 @@ def packed(result):
 
 
 def machine(result):
-    """Return the hardware and engine of the training. In evaluation, the engine differs for a network without noise."""
+    """Return the hardware and engine of the training. The engine of the evaluation may be another one."""
     parts = result.trainings or [result.environment]
     return str(sorted({f"{part.hardware}, {part.engine}" for part in parts}))
 

@@ -61,7 +61,8 @@ TWIN = [
 TWIN_NOTE = (
     "Noise off: one pass with the same weights, in which every random quantity is replaced by its mean. For negative "
     "inputs, this is a slope of 1 − q (DropReLU) or (l + u) / 2 (RReLU). There is no dropout. SVI has its posterior's "
-    "means. A dash means that a time is unknown."
+    "means. A dash means that a time is unknown. On a GPU, only the passes with noise are compiled, so their cost is "
+    "lower than the number of passes suggests."
 )
 
 

@@ -59,12 +59,11 @@ class Evidence:
         known = [of_one_origin(pair) for pair in pairs]
         return [pair[0].mean / pair[1].mean for pair in known if pair and pair[1].mean]
 
-    def cost_ratios(self, metric: str, row: str, other: str) -> list[float]:
-        """Return a row's cost divided by that of another row, for each network that one kind of hardware measured."""
+    def cost_pairs(self, metric: str, row: str, other: str) -> list[tuple[dict, dict]]:
+        """Return the costs of a row and of another row, for each network that one kind of hardware measured."""
         places = papers_or_all([p for p in self.ours.places if metric in self.costs.get((*p, other), {})])
         pairs = [(self.costs.get((*p, row), {}), self.costs[*p, other]) for p in places]
-        known = [(one, two) for one, two in pairs if metric in one]
-        return [one[metric] / two[metric] for one, two in known if one["hardware"] == two["hardware"]]
+        return [(one, two) for one, two in pairs if metric in one and one["hardware"] == two["hardware"]]
 
     def scores_by_row(self, metric: str) -> tuple[list, dict[str, list[float]]]:
         """Return the networks where Single, Deep Ensemble and all variants have a score, and {row: its scores on
@@ -129,8 +128,10 @@ def costs(runs: pd.DataFrame) -> dict:
     after_10 = runs.result.map(ece_after_10).astype(float)
     found = over_seeds(runs.assign(tempered_ece=tempered, ece_10=after_10), key, values).to_dict("records")
     known = {tuple(cell[name] for name in key): known_values(cell, values) for cell in found}
-    measured = (runs.hardware + ", " + runs.precision).groupby([runs[name] for name in key]).unique().map(str)
-    return {place: cell | {"hardware": measured[place]} for place, cell in known.items()}
+    cells = [runs[name] for name in key]
+    hardware = (runs.hardware + ", " + runs.precision).groupby(cells).unique().map(str)
+    uncompiled = runs.uncompiled.groupby(cells).any()
+    return {at: cell | {"hardware": hardware[at], "uncompiled": uncompiled[at]} for at, cell in known.items()}
 
 
 def scores(runs: pd.DataFrame) -> dict:
