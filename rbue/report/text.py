@@ -219,18 +219,9 @@ def cost_notes(table):
     untimed = "Test time is unknown, since other processes used the GPU or since it was not measured"
     kinds = [(by_step, runs.by_step), (versions, runs.other_code), (share, runs.shared), (busy, runs.on_cpu)]
     kinds += [(hidden, runs.peak_train_bytes.isna()), (untimed, runs.test_ms_per_image.isna())]
-    return [f"{note}{rows_of(runs, which)}." for note, which in kinds if which.any()] + uncompiled_note(runs)
-
-
-def uncompiled_note(runs):
-    """Name the rows whose networks were not compiled at test time. Older versions compiled only what follows the first
-    random layer."""
-    which = runs.uncompiled & runs.test_ms_per_image.notna()
-    if not which.any():
-        return []
-    dropout = (runs.method[~which] == "mc_dropout").any()
-    also = " In MC-Dropout, the layers before the dropout were not compiled either." if dropout else ""
-    return [f"At test time, the network was not compiled, which makes a pass slower{rows_of(runs, which)}.{also}"]
+    slower = "At test time, the network was not compiled, which makes a pass slower"
+    kinds += [(slower, runs.uncompiled & runs.test_ms_per_image.notna())]
+    return [f"{note}{rows_of(runs, which)}." for note, which in kinds if which.any()]
 
 
 def rows_of(runs, which):

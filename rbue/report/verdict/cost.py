@@ -43,9 +43,10 @@ def inference_cost(e: Evidence) -> Found:
         f"(median of {len(ratio)} cells, range {from_to(ratio, decimals(1))})"
     )
     if not alike:
+        favoured = "Deep Ensemble(4)" if pairs[0][0]["uncompiled"] else "the variants"
         text += (
-            f". This favours the variants, since only their passes were compiled. The numbers of passes, {passes:.0f} "
-            f"and 4, have a ratio of {passes / 4:.0f}"
+            f". This favours {favoured}, since only the passes of {favoured} were compiled. The numbers of passes, "
+            f"{passes:.0f} and 4, have a ratio of {passes / 4:.0f}"
         )
     ece = {(row, kind): e.mean_cost(row, kind) for row in (SINGLE, Q95) for kind in ("ece", "ece_10", "tempered_ece")}
     if all(ece[row, kind] for row in (SINGLE, Q95) for kind in ("ece", "tempered_ece")):
