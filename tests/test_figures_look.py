@@ -221,6 +221,18 @@ def test_the_cost_has_samples_members_the_network_without_noise_and_temperature_
     assert frame[frame.kind == "twin"].ours_ms.tolist() == pytest.approx([0.003])
 
 
+def test_figures_of_test_times_name_the_rows_that_were_not_compiled(tmp_path, monkeypatch):
+    heads, made = [], {"eager": analysed("Single", 0.95), "captured": analysed("MC-DropReLU(0.95)")}
+    runs = [run | {"environment": run["environment"] | {"engine": engine}} for engine, run in made.items()]
+    network = only(runs)
+    monkeypatch.setattr(style, "head", lambda _, text: heads.append(text))
+    samples.draw(network, tmp_path)
+    heads.append(headline.caption([], network, headline.costs(network)))
+    drawn, shown = heads
+    assert drawn.endswith("\nnot compiled at test time, so slower: Single")
+    assert shown.endswith("\nNot compiled, so slower: Single")
+
+
 def test_the_headline_draws_what_there_is():
     digits = read_records(whole_suite())
     network = headline.best_measured(digits)

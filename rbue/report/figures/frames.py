@@ -95,6 +95,13 @@ def with_errors(runs, key):
     return frame.drop(columns=["ours_noise", "std_noise"])
 
 
+def uncompiled_text(network, rows, words="not compiled at test time, so slower"):
+    """Name those of the rows whose networks were not compiled at test time, in a new line of a figure's head."""
+    clean = network.clean
+    found = dict.fromkeys(clean.row[clean.uncompiled & clean.row.isin(rows)])
+    return f"\n{words}: {', '.join(found)}" if found else ""
+
+
 def count_text(counts, noun="seed"):
     """Format as `1 seed`, or `1 to 3 seeds` if rows differ, so that a figure never hides it."""
     return f"{from_to(counts)} {noun}{'s' if max(counts) > 1 else ''}"

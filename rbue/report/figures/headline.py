@@ -17,7 +17,7 @@ from rbue.report.cells import paper_cells
 from rbue.report.claims.values import Z, binomial
 from rbue.report.figures import beyond, samples
 from rbue.report.figures.corruptions import six
-from rbue.report.figures.frames import count_text, methods_of, networks, with_errors
+from rbue.report.figures.frames import count_text, methods_of, networks, uncompiled_text, with_errors
 from rbue.report.figures.style import INK, WIDTH, canvas, head, look_of, plain_ticks, save, styled
 from rbue.report.paper import HALF, PAPERS_IMAGES
 from rbue.report.records import KEY, NETWORK, in_tables
@@ -221,7 +221,7 @@ def caption(cells, network, frame):
         hardware, precision = (" and ".join(sorted(set(network.clean[key]))) for key in ("hardware", "precision"))
         parts.append(
             f"{'Right: ' if len(cells) else ''}{network.title()}, {hardware} ({precision}), {count_text(frame.n)}. "
-            "One point per number of passes."
+            f"One point per number of passes.{uncompiled_text(network, frame.row, 'Not compiled, so slower')}"
         )
     return "\n".join(parts)
 

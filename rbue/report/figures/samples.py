@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from rbue.report.figures import style
-from rbue.report.figures.frames import count_text, methods_of, stacked
+from rbue.report.figures.frames import count_text, methods_of, stacked, uncompiled_text
 from rbue.report.records import over_seeds
 
 SCORES = list(style.METRICS)
@@ -112,7 +112,7 @@ def panels(numbers, title):
     looks = style.lines_of(methods_of(numbers))
     for axis, (cost, metric) in zip(axes.flat, product(costs, style.METRICS), strict=True):
         panel(axis, numbers[numbers[cost].notna()], cost, metric, looks)
-    style.head(figure, title + dotted_text(numbers) + untimed_text(numbers) + outside_text(numbers))
+    style.head(figure, title + untimed_text(numbers) + outside_text(numbers))
     shown = {row: Line2D([], [], **look) for row, look in looks.items() if row in drawn_rows(numbers)}
     style.legend_below(figure, shown.values(), shown, 4)
     return figure
@@ -123,5 +123,5 @@ def draw(network, folder):
     if frame.empty or frame.samples.max() == 1:
         return []
     numbers = curves(frame)
-    title = f"{network.title()}, {count_text(numbers.n)}"
+    title = f"{network.title()}, {count_text(numbers.n)}{dotted_text(numbers)}{uncompiled_text(network, numbers.row)}"
     return style.save(panels(numbers, title), folder / "samples", numbers)
