@@ -15,7 +15,19 @@ from matplotlib.figure import Figure
 
 from rbue.report import cells, claims, verdict
 from rbue.report import page as pages
-from rbue.report.columns import METHOD, count, decimals, duration, memory, number, seeded, signed, times, words
+from rbue.report.columns import (
+    METHOD,
+    count,
+    decimals,
+    duration,
+    memory,
+    milliseconds,
+    number,
+    seeded,
+    signed,
+    times,
+    words,
+)
 from rbue.report.figures import draw, draw_general, grids, headline, left_out, networks
 from rbue.report.page import pictures, tables
 from rbue.report.page.markup import inline, table, without_tex
@@ -209,7 +221,7 @@ def test_the_coverage_counts_cells_of_the_paper_and_says_protocol_and_seeds(tmp_
     runs = [result("Single"), result("Single", seed=1), result("SVI"), result("SVI", where=DIGITS)]
     text = build(runs, tmp_path, tmp_path)
     assert "<strong>2 of 90</strong>" in text and "2 of the paper's 90 cells" in unescape(text)
-    assert '<td class="words">fast 2</td>' in text and '<td class="words">demo 1</td>' in text
+    assert "<td>fast 2</td>" in text and "<td>demo 1</td>" in text
 
 
 def test_one_network_under_two_protocols_stands_side_by_side(tmp_path):
@@ -315,12 +327,13 @@ def test_cells_sort_by_their_numbers_whatever_is_shown():
         number("time", "Time", "", duration),
     ]
     columns += [number("size", "Memory", "", memory), words("where", "Where")]
-    text = rendered(columns, [cell])
-    assert re.findall(r"<td[^>]*>.*?</td>", text) == [
+    text = rendered(columns, [cell, cell | {"ours_ece": 0.0331}])
+    assert re.findall(r"<td[^>]*>.*?</td>", text)[:5] == [
         '<td data-value="0.0312"><strong>0.03 (1)</strong></td>',
         '<td data-value="5400">1.50 h</td>',
         '<td data-value="2147483648">2.00 GiB</td>',
-        '<td class="words">fast 1</td>',
+        "<td>fast 1</td>",
+        '<td data-value="0.0331"><strong>0.03 (1)</strong></td>',
     ]
 
 
@@ -328,17 +341,21 @@ def test_a_number_alone_is_sorted_by_its_text_unless_its_unit_differs():
     columns = [METHOD, number("hours", "Hours", "", decimals(1)), number("elements", "Elements", "", count)]
     columns.append(number("size", "MB", "", lambda size: f"{size / 1e6:.0f}"))
     text = rendered(columns, [{"row": "a", "hours": 1.23456789, "elements": 65536, "size": 767_000_000}])
-    cells = ["<td>1.2</td>", '<td data-value="65536">65,536</td>', '<td data-value="767000000">767</td>']
+    cells = ["<td>1.2</td>", "<td>65,536</td>", '<td data-value="767000000">767</td>']
     assert re.findall(r"<td[^>]*>.*?</td>", text) == cells
 
 
-def test_a_text_that_begins_with_its_number_is_sorted_by_it():
+def test_a_text_that_begins_with_its_number_is_sorted_by_it_unless_another_begins_alike():
     columns = [METHOD, seeded("ece", "ECE", "", decimals(2), bold="best"), number("gap", "Gap", "", signed(1))]
     columns += [number("ratio", "Ratio", "", times), number("seconds", "Time", "", duration)]
-    cell = {"row": "a", "ours_ece": 0.5, "n": 1, "best": True, "gap": -0.5, "ratio": 1.004, "seconds": 122.0}
-    cells = ["<td><strong>0.50 (1)</strong></td>", "<td>-0.5</td>", '<td data-value="1.004">1.00×</td>']
+    cell = {"row": "a", "ours_ece": 0.501, "n": 1, "best": True, "gap": -0.5, "ratio": 1.004, "seconds": 122.0}
+    cells = ["<td><strong>0.50 (1)</strong></td>", "<td>-0.5</td>", "<td>1.00×</td>"]
     cells.append('<td data-value="122">2 min 02 s</td>')
     assert re.findall(r"<td[^>]*>.*?</td>", rendered(columns, [cell])) == cells
+    other = {"n": 3, "std_ece": 0.1, "ours_ece": 0.499, "best": False, "ratio": 1.5}
+    cells[0] = '<td data-value="0.501"><strong>0.50 (1)</strong></td>'
+    cells += ['<td data-value="0.499">0.50 ± 0.10 (3)</td>', "<td>-0.5</td>", "<td>1.50×</td>", cells[-1]]
+    assert re.findall(r"<td[^>]*>.*?</td>", rendered(columns, [cell, cell | other])) == cells
 
 
 def test_what_all_runs_share_is_said_once(tmp_path):
@@ -349,12 +366,12 @@ def test_what_all_runs_share_is_said_once(tmp_path):
     runs[1]["environment"] = runs[1]["environment"] | {"hardware": "NVIDIA B200"}
     text = build(runs, tmp_path, tmp_path)
     assert "The same for all runs: precision bf16, torch 2.11." in text
-    assert ">Hardware</th>" in text and '<td class="words">NVIDIA B200</td>' in text
+    assert ">Hardware</th>" in text and "<td>NVIDIA B200</td>" in text
 
 
 def test_what_is_missing_has_no_value_to_sort_by():
     columns = [METHOD, number("ours", "ECE", "ours", decimals(2), side="ours")]
-    assert '<td class="ours missing">–</td>' in rendered(columns, [{"row": "a", "ours": None}])
+    assert "<td></td>" in rendered(columns, [{"row": "a", "ours": None}])  # page.css shows a dash
 
 
 def test_a_dataset_with_rows_of_a_users_own_method_alone_has_a_table(tmp_path):
@@ -396,14 +413,39 @@ def visible(browser, selector):
     return browser.ask(f"[...document.querySelectorAll('{selector}')].filter(e => {shown}).length")
 
 
+def visible_cells(browser, kind):
+    """Count the visible cells of columns of this kind."""
+    head = "c.closest('table').tHead.rows[0].cells[c.cellIndex]"
+    cells = f"[...document.querySelectorAll('td')].filter(c => {head}.classList.contains('{kind}'))"
+    return browser.ask(f"{cells}.filter(c => c.checkVisibility()).length")
+
+
 def test_the_switch_shows_the_papers_columns_or_ours(browser):
-    paper, ours = (visible(browser, f"td.{side}") for side in ("paper", "ours"))
-    assert paper > 0 and ours > 0
+    paper, ours = (visible_cells(browser, side) for side in ("paper", "ours"))
+    heads = [visible(browser, f"th.{side}") for side in ("paper", "ours")]
+    assert paper > 0 and ours > 0 and min(heads) > 0
     choose(browser, "columns", "paper")
-    assert (visible(browser, "td.paper"), visible(browser, "td.ours")) == (paper, 0)
+    assert (visible_cells(browser, "paper"), visible_cells(browser, "ours")) == (paper, 0)
+    assert [visible(browser, f"th.{side}") for side in ("paper", "ours")] == [heads[0], 0]
     choose(browser, "columns", "ours")
-    assert (visible(browser, "td.paper"), visible(browser, "td.ours")) == (0, ours)
+    assert (visible_cells(browser, "paper"), visible_cells(browser, "ours")) == (0, ours)
+    assert [visible(browser, f"th.{side}") for side in ("paper", "ours")] == [0, heads[1]]
     choose(browser, "columns", "")
+
+
+def test_cells_look_as_the_heads_of_their_columns_say(browser):
+    cells = "[...document.querySelectorAll('td')].map(c => [c.closest('table').tHead.rows[0].cells[c.cellIndex], c])"
+    looks = "[h.classList.contains('words'), getComputedStyle(c).textAlign]"
+    found = browser.ask(f"{cells}.map(([h, c]) => {looks})")
+    assert {tuple(look) for look in found} == {(True, "left"), (False, "right")}
+    dashes = browser.ask("[...document.querySelectorAll('td:empty')].map(c => getComputedStyle(c, '::before').content)")
+    assert set(dashes) == {'"–"'}
+
+
+def test_every_table_and_figure_has_a_link_to_itself(browser):
+    places = "[...document.querySelectorAll('.item')]"
+    assert browser.ask(f"{places}.length") > 50
+    assert browser.ask(f"{places}.every(e => e.querySelectorAll(`.here[href='#${{e.id}}']`).length === 1)")
 
 
 @pytest.mark.parametrize(("what", "value"), [("dataset", "digits"), ("network", "small"), ("protocol", "demo")])
@@ -454,11 +496,30 @@ def test_a_click_on_a_header_sorts_down_then_up_and_keeps_the_missing_last(brows
     before = browser.ask(column)
     browser.ask("t.tHead.rows[0].cells[b].querySelector('button').click()")
     assert browser.ask("t.tHead.rows[0].cells[b].ariaSort") == "ascending"
-    assert browser.ask(column) == sorted(before, key=lambda text: (text == "–", text))
+    assert browser.ask(column) == sorted(before, key=lambda text: (text == "", text))
     browser.ask("t.tHead.rows[0].cells[b].querySelector('button').click()")
-    assert browser.ask("t.tHead.rows[0].cells[b].ariaSort") == "descending" and browser.ask(column)[-1] == "–"
+    assert browser.ask("t.tHead.rows[0].cells[b].ariaSort") == "descending" and browser.ask(column)[-1] == ""
     browser.ask("t.tHead.rows[0].cells[0].querySelector('button').click()")
     assert browser.ask(column) == before  # names sort in the paper's order
+
+
+def test_each_column_of_numbers_sorts_by_them(browser, page, tmp_path):
+    """Also if texts look alike, have other units, or have commas."""
+    numbers = [0.0349, 59.97, 60.2, 1234.5, 1234.4, 99.96, 100.2, 0.0312, -0.2, 5400.0, 2.0**31, 1e6, 0.03]
+    texts = {"d": decimals(2), "s": signed(1), "c": count, "t": duration, "m": memory, "ms": milliseconds}
+    columns = [METHOD, *(number("value", name, "", text) for name, text in texts.items())]
+    made = rendered(columns, [{"row": str(value), "value": value} for value in numbers])
+    whole = page.read_text(encoding="utf-8")
+    before, after = whole.split("<main", 1)[0], whole[whole.rindex("<script>") :]
+    (tmp_path / "sorted.html").write_text(f"{before}<main>{made}</main>{after}", encoding="utf-8")
+    browser.open(tmp_path / "sorted.html")
+    rows = "[...document.querySelector('tbody').rows].map(r => Number(r.cells[0].textContent))"
+    for place, name in enumerate(texts, 1):
+        browser.ask(f"document.querySelectorAll('thead button')[{place}].click()")
+        assert browser.ask(rows) == sorted(numbers), name
+        browser.ask("document.querySelectorAll('thead button')[0].click()")
+        browser.ask("document.querySelectorAll('thead button')[0].click()")  # so that the order is another one again
+    browser.open(page)
 
 
 def test_claims_are_filtered_by_their_verdict(browser):

@@ -1,6 +1,7 @@
 """From text and columns to what the templates print: our subset of Markdown, and tables with values to sort by."""
 
 import re
+from collections import defaultdict
 
 from markupsafe import Markup, escape
 
@@ -47,24 +48,50 @@ def header(column):
     return {"group": column.group.replace(", %", ",\u00a0%"), "name": column.name, "kind": kind}
 
 
-def body_cell(column, cell):
-    text, value = column.shown(cell), column.number(cell)
-    kinds = [column.side, text == MISSING and "missing", None if column.value else "words"]
-    return {"text": text, "kind": " ".join(filter(None, kinds)), "value": sort_value(text, value)}
+def kinds(part):
+    """Return (number of a column, kind) of all tables in a part of the page, for its style: cells have no class."""
+    match part:
+        case {"head": list(heads)}:
+            return {(k, kind) for k, head in enumerate(heads, 1) for kind in head["kind"].split()}
+        case dict():
+            return kinds(list(part.values()))
+        case list() | tuple():
+            return set().union(*map(kinds, part))
+    return set()
 
 
-def sort_value(text, value):
-    """Return the number by which the page sorts a cell, in few digits; None if it has none, if its text is this
-    number, in the same unit, or if its text begins with exactly this number."""
-    if value is None or (PLAIN.fullmatch(text) and text == f"{value:.{len(text.partition('.')[2])}f}"):
-        return None
-    digits = f"{value:.10g}" if float(value).is_integer() else f"{value:.6g}"
-    first = FIRST.match(plain(text))
-    return None if first and float(first[0]) == float(digits) else digits
+def body_cells(column, cells):
+    """Return a column's cells. One without a number is empty: the style shows it as –."""
+    texts = [column.shown(cell) for cell in cells]
+    values = sort_values(map(plain, texts), map(column.number, cells))
+    return [{"text": "" if t == MISSING else t, "value": value} for t, value in zip(texts, values, strict=True)]
 
 
-PLAIN = re.compile(r"\d+(\.\d+)?")  # a text that page.js reads as a number
-FIRST = re.compile(rf"[+-]?{PLAIN.pattern}")  # what page.js reads of a text that begins with a number
+def sort_values(texts, values):
+    """Return the number by which the page sorts each cell of a column, in few digits. It is None where the text is
+    enough: it begins with this number, rounded, and all cells that begin with the same have the same number."""
+    read = [(first_number(text), value, few_digits(value)) for text, value in zip(texts, values, strict=True)]
+    alike = defaultdict(set)
+    for first, _, digits in read:
+        alike[first].add(digits)
+    return [None if len(alike[first]) == 1 and is_rounded(first, value) else digits for first, value, digits in read]
+
+
+FIRST = re.compile(r"[+-]?\d+(\.\d+)?")  # what page.js reads of a text that begins with a number
+
+
+def first_number(text):
+    found = FIRST.match(text.replace(",", ""))
+    return found and found[0]
+
+
+def few_digits(value):
+    return None if value is None else f"{value:.10g}" if float(value).is_integer() else f"{value:.6g}"
+
+
+def is_rounded(first, value):
+    """Whether a text that begins with `first` shows this value in the same unit."""
+    return bool(first) and value is not None and float(first) == round(float(value), len(first.partition(".")[2]))
 
 
 def table(columns, cells, caption, name, **more):
@@ -73,15 +100,15 @@ def table(columns, cells, caption, name, **more):
     `name` is its id. `more`: links to files, notes below, tags to filter by, wide if its lines wrap.
     """
     named, *rest = columns
-    rows = [{"name": named.shown(cell), "cells": [body_cell(column, cell) for column in rest]} for cell in cells]
-    given = {"links": [], "notes": [], "tags": {}, "wide": False, "folded": unmeasured(rows)} | more
+    lines = zip(cells, *(body_cells(column, cells) for column in rest), strict=True)
+    rows = [{"name": named.shown(cell), "cells": line} for cell, *line in lines]
+    given = {"links": [], "notes": [], "tags": {}, "wide": False, "folded": unmeasured(columns, cells)} | more
     return {"id": name, "caption": caption, "head": [header(column) for column in columns], "rows": rows} | given
 
 
-def unmeasured(rows):
+def unmeasured(columns, cells):
     """Whether the table has cells for our numbers, and all of them are empty."""
-    ours = [cell["text"] for row in rows for cell in row["cells"] if "ours" in cell["kind"].split()]
-    return bool(ours) and set(ours) == {MISSING}
+    return {column.text(cell) for column in columns if column.side == "ours" for cell in cells} == {MISSING}
 
 
 def grid(found, name, **more):

@@ -1,22 +1,24 @@
-// Reading needs none of this: it sorts tables, searches, switches a figure's rows, and opens what is folded.
+// Reading needs none of this: it sorts tables, links to each place, searches, switches a figure's rows, opens what is folded.
 "use strict";
 
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
 // --- sorting: down, then up; what is missing stays at the end either way ---
 
-const key = cell => {
+const key = (cell, words) => {
   if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
   const text = cell.textContent.trim();
-  if (text === "–" || text === "") return null;
-  return cell.classList.contains("words") || Number.isNaN(parseFloat(text)) ? text : parseFloat(text);
+  if (text === "") return null;
+  const number = words ? NaN : parseFloat(text.replaceAll(",", ""));
+  return Number.isNaN(number) ? text : number;
 };
 
 const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
 
 function sort(table, column, header) {
   const direction = header.getAttribute("aria-sort") === "ascending" ? -1 : 1;
-  const rows = [...table.tBodies[0].rows].map(row => [key(row.cells[column]), row]);
+  const words = header.classList.contains("words");
+  const rows = [...table.tBodies[0].rows].map(row => [key(row.cells[column], words), row]);
   rows.sort(([a], [b]) => (a === null) - (b === null) || direction * compare(a, b));
   all("th", table.tHead).forEach(th => th.removeAttribute("aria-sort"));
   header.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
@@ -33,6 +35,14 @@ for (const table of all("table")) {
     button.addEventListener("click", () => sort(table, column, header));
     header.append(button);
   });
+}
+
+// --- a link to each table and figure, after its caption ---
+
+for (const item of all("div.item, figure.item")) {
+  const caption = item.querySelector("caption span, figcaption");
+  const link = { className: "here", href: `#${item.id}`, textContent: "#", ariaLabel: "Link to this place" };
+  caption.insertBefore(Object.assign(document.createElement("a"), link), caption.querySelector(".files"));
 }
 
 // --- searching: an item stays if it has every word ---
