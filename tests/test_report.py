@@ -369,6 +369,26 @@ def test_what_all_runs_share_is_said_once(tmp_path):
     assert ">Hardware</th>" in text and "<td>NVIDIA B200</td>" in text
 
 
+def test_what_several_tables_say_is_said_once_with_their_names(tmp_path):
+    runs = [analysed("Single", where=("cifar10", "matched", arch)) for arch in ("vgg13", "resnet18")]
+    text = build([*runs, result("Single", where=("cifar10", "fast", "vgg13"))], tmp_path, tmp_path)
+    assert text.count("<code>diff</code> is ours − paper.") == text.count("One temperature divides") == 1
+    assert re.search('id="notes-tables".*?<h4>All tables</h4><ul>.*?<code>diff</code> is ours', text, re.S)
+    scaling = "<h4>Before and after temperature scaling</h4><ul><li>One temperature divides"
+    assert scaling in text.split('id="notes-networks"')[1].split("</details>")[0]
+    tables = text.split('-before-and-after-temperature-scaling"')[1:]
+    below = [table.split("</table>")[1].split("<table>")[0] for table in tables]
+    assert len(below) == 2 and all('<a href="#notes-networks">How to read this table</a>' in each for each in below)
+    for protocol in ("matched", "fast"):  # what a table alone says stays with it
+        assert text.count(f"Protocol <code>{protocol}</code>: ") == 1
+        assert f"<h4>Protocol <code>{protocol}</code></h4><ul><li>Protocol <code>{protocol}</code>: " in text
+
+
+def test_what_one_table_alone_says_stays_below_it(page):
+    (table,) = page.read_text().split('-before-and-after-temperature-scaling"')[1:]
+    assert '<p class="note">One temperature divides' in table.split("</table>")[1].split("<table>")[0]
+
+
 def test_what_is_missing_has_no_value_to_sort_by():
     columns = [METHOD, number("ours", "ECE", "ours", decimals(2), side="ours")]
     assert "<td></td>" in rendered(columns, [{"row": "a", "ours": None}])  # page.css shows a dash

@@ -32,7 +32,8 @@ def build(results, paper_dir, figures_dir, benchmarks_dir):
     suite = Suite.of(results, paper_dir, figures_dir, benchmarks_dir)
     headline, method, speed = pictures.headline(suite), pictures.method(suite), origins.speed(suite)
     others = [f for f in (headline, *method["pictures"], *(bars for _, bars in speed)) if f]
-    networks = pictures.networks(suite, others)
+    common = pictures.common_notes(suite)
+    networks = pictures.networks(suite, others, common)
     drawn = others + [f for part in networks for f in part["pictures"]]
     parts = {
         "in_short": verdict.in_short(suite.findings),
@@ -46,11 +47,13 @@ def build(results, paper_dir, figures_dir, benchmarks_dir):
         "greys": GREYS,
         "protocols": origins.protocols(suite),
         "tables": tables.by_dataset(suite),
+        "table_notes": tables.common_notes(suite),
         "positions": tables.positions(suite),
         "others": tables.others(suite),
         "unmeasured": tables.unmeasured(suite),
         "method": method,
         "networks": networks,
+        "network_notes": {"id": markup.COMMON, "groups": common},
         "claims": verdicts.section(suite),
         "coverage": origins.coverage(suite),
         "speed": speed,

@@ -7,6 +7,7 @@ from markupsafe import Markup, escape
 
 from rbue.report.columns import MISSING
 
+COMMON = "notes-networks"  # the id of the notes that networks' tables have in common
 SYMBOLS = {r"\le": "≤", r"\ge": "≥", r"\sum": "Σ", r"\epsilon": "ε", r"\times": "×", r"\alpha": "α", r"\%": "%"}
 
 
@@ -38,6 +39,23 @@ def distinct(names):
     """Number the second and each further of equal ids, so that every id stands for one place on the page."""
     names = list(names)
     return [f"{name}-{n + 1}" if (n := names[:k].count(name)) else name for k, name in enumerate(names)]
+
+
+def in_common(noted):
+    """Return what several places say word by word, as (places, notes) pairs, from (place, notes) pairs."""
+    places, groups = defaultdict(list), defaultdict(list)
+    for place, note in ((place, note) for place, notes in noted for note in notes):
+        places[note].append(place)
+    several = {note: found for note, found in places.items() if len(found) > 1}
+    for note, found in sorted(several.items(), key=lambda item: -len(item[1])):
+        groups["All tables" if len(found) == len(noted) else ", ".join(dict.fromkeys(found))].append(note)
+    return list(groups.items())
+
+
+def own(notes, common):
+    """Return the notes that are not said in common."""
+    said = {note for _, each in common for note in each}
+    return [note for note in notes if note not in said]
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -111,6 +129,9 @@ def unmeasured(columns, cells):
     return {column.text(cell) for column in columns if column.side == "ours" for cell in cells} == {MISSING}
 
 
-def grid(found, name, **more):
-    """Return a Grid as a table with its notes."""
-    return table(found.columns, found.cells, found.title, name, notes=[" ".join(found.notes)], **more)
+def grid(found, name, common=(), **more):
+    """Return a Grid as a table with its notes; if some are said in common, with a link to them."""
+    notes = own(found.notes, common)
+    links = [("How to read this table", f"#{COMMON}")] if len(notes) < len(found.notes) else []
+    notes = [" ".join(notes)] if notes else []
+    return table(found.columns, found.cells, found.title, name, notes=notes, links=links, **more)

@@ -17,7 +17,7 @@ from rbue.report.figures import grids, variance
 from rbue.report.figures.style import mixed
 from rbue.report.figures.svg import GREYS
 from rbue.report.page.captions import GENERAL, NETWORK, headline_words, numbered_title, of_network
-from rbue.report.page.markup import distinct, grid, slug
+from rbue.report.page.markup import distinct, grid, in_common, slug
 from rbue.report.page.suite import links
 from rbue.report.rows import paper_order, place_name
 
@@ -129,19 +129,28 @@ def tags_of(network):
     return {"dataset": network.dataset, "network": network.arch, "protocol": network.protocol}
 
 
-def networks(suite, others):
+def networks(suite, others, common):
     """Return one part per network: its figures and tables, and links to what has no room beside the other figures."""
     shown = within_room(suite, others)
-    return [network_part(suite, network, shown) for network in chosen(suite)]
+    return [network_part(suite, network, shown, common) for network in chosen(suite)]
 
 
-def network_part(suite, network, shown):
+def common_notes(suite):
+    """Return the notes that the tables of several networks have in common."""
+    return in_common([(kind_of(each), each.notes) for network in chosen(suite) for each in grids(network)])
+
+
+def kind_of(found):
+    return found.title.split(":")[0]
+
+
+def network_part(suite, network, shown, common):
     folder, place = network.folder(suite.figures_dir), (network.protocol, network.dataset, network.arch)
     tags, paths = tags_of(network), [folder / f"{stem}.svg" for stem in NETWORK]
     tables = grids(network)  # of corrupted images, there is one per source
-    names = distinct(slug("table", *place, each.title.split(":")[0]) for each in tables)
+    names = distinct(slug("table", *place, kind_of(each)) for each in tables)
     found = [
-        grid(each, name, tags=tags) | {"caption": numbered_title(each)}
+        grid(each, name, common, tags=tags) | {"caption": numbered_title(each)}
         for each, name in zip(tables, names, strict=True)
     ]
     same = [n for n in suite.networks if (n.dataset, n.arch) == (network.dataset, network.arch)]

@@ -2,7 +2,7 @@
 
 from rbue.report import cells, peers, position
 from rbue.report.columns import METHOD, decimals, number
-from rbue.report.page.markup import slug, table
+from rbue.report.page.markup import in_common, own, slug, table
 from rbue.report.page.suite import links
 from rbue.report.rows import DATASETS, dataset_name, name_order, place_name
 from rbue.report.tables import side_by_side
@@ -24,14 +24,24 @@ def name_of(dataset, *arch):
     return number + (place_name(dataset, *arch) if arch else dataset_name(dataset))
 
 
+def measured_tables(suite):
+    return [found for found in suite.tables if found.cells.n.any()]
+
+
+def common_notes(suite):
+    """Return the notes that several tables have in common."""
+    return in_common([(f"{dataset_name(t.dataset)} `{t.protocol}`", notes(t)) for t in measured_tables(suite)])
+
+
 def by_dataset(suite):
     """Return the datasets with a measured table, in the paper's order, with their networks and notes."""
-    measured = [found for found in suite.tables if found.cells.n.any()]
+    measured, common = measured_tables(suite), common_notes(suite)
     datasets = sorted({found.dataset for found in measured}, key=name_order)
-    return [dataset_part(suite, dataset, [t for t in measured if t.dataset == dataset]) for dataset in datasets]
+    parts = [(dataset, [t for t in measured if t.dataset == dataset]) for dataset in datasets]
+    return [dataset_part(suite, dataset, found, common) for dataset, found in parts]
 
 
-def dataset_part(suite, dataset, found):
+def dataset_part(suite, dataset, found, common):
     archs = sorted({arch for t in found for arch, rows in t.by_arch if rows.n.any()}, key=name_order)
     return {
         "id": slug("tables", dataset),
@@ -40,7 +50,7 @@ def dataset_part(suite, dataset, found):
         "coverage": [f"`{t.protocol}`: {coverage(t)}." for t in found],
         "networks": [network_part(suite, dataset, arch, found) for arch in archs],
         "costs": [costs(t) for t in found],
-        "notes": [(t.protocol, notes(t)) for t in found],
+        "notes": [(f"Protocol `{t.protocol}`", own(notes(t), common)) for t in found],
     }
 
 
