@@ -30,7 +30,7 @@ from rbue.report.columns import (
 )
 from rbue.report.figures import draw, draw_general, grids, headline, left_out, networks
 from rbue.report.page import pictures, tables
-from rbue.report.page.markup import inline, table, without_tex
+from rbue.report.page.markup import inline, sort_values, table, without_tex
 from rbue.report.rows import ARCHS, DATASETS, LABELS
 from rbue.report.text import announced
 from rbue.runs.places import COMMAND
@@ -356,6 +356,7 @@ def test_a_text_that_begins_with_its_number_is_sorted_by_it_unless_another_begin
     cells[0] = '<td data-value="0.501"><strong>0.50 (1)</strong></td>'
     cells += ['<td data-value="0.499">0.50 ± 0.10 (3)</td>', "<td>-0.5</td>", "<td>1.50×</td>", cells[-1]]
     assert re.findall(r"<td[^>]*>.*?</td>", rendered(columns, [cell, cell | other])) == cells
+    assert sort_values(["-0", "0", "1"], [-0.2, 0.3, 0.9]) == ["-0.2", "0.3", None]
 
 
 def test_what_all_runs_share_is_said_once(tmp_path):

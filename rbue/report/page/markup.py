@@ -1,4 +1,4 @@
-"""From text and columns to what the templates print: our subset of Markdown, and tables with values to sort by."""
+"""From text and columns to what the templates print: our subset of Markdown, notes, and tables that can be sorted."""
 
 import re
 from collections import defaultdict
@@ -88,11 +88,14 @@ def body_cells(column, cells):
 def sort_values(texts, values):
     """Return the number by which the page sorts each cell of a column, in few digits. It is None where the text is
     enough: it begins with this number, rounded, and all cells that begin with the same have the same number."""
-    read = [(first_number(text), value, few_digits(value)) for text, value in zip(texts, values, strict=True)]
+    numbers = [(first_number(text), value, few_digits(value)) for text, value in zip(texts, values, strict=True)]
     alike = defaultdict(set)
-    for first, _, digits in read:
-        alike[first].add(digits)
-    return [None if len(alike[first]) == 1 and is_rounded(first, value) else digits for first, value, digits in read]
+    for first, _, digits in numbers:
+        alike[first and float(first)].add(digits)
+    return [
+        None if is_rounded(first, value) and len(alike[float(first)]) == 1 else digits
+        for first, value, digits in numbers
+    ]
 
 
 FIRST = re.compile(r"[+-]?\d+(\.\d+)?")  # what page.js reads of a text that begins with a number
