@@ -239,6 +239,14 @@ def test_the_time_left_is_the_pace_of_the_cells_done(digits_run):
     assert [sweeps.duration(s) for s in (30, 600, 8000, 200_000, None)] == ["30 s", "10 min", "2 h", "2 days", "–"]
 
 
+def test_the_time_left_counts_every_corrupted_test_set():
+    content = made_up.corrupted("Single", types=["fog", "snow"]) | {"seconds": {"train": 10.0, "evaluate": 1.0}}
+    (result,) = made_up.read([content])
+    assert len(result.corruptions.levels) == 10
+    assert sweeps.Cost.of(result) == sweeps.Cost(10.0, 11.0)  # the clean test set and ten corrupted ones
+    assert "evaluation 1.0 s per test set" in results.summary(result)
+
+
 def test_the_time_left_of_many_cells_takes_no_second_look_at_their_names(digits_run, monkeypatch):
     both = digits_run(), digits_run("method=deep_ensemble", "members=2")
     cells, named = [sweeps.cell(run.with_seed(seed)) for run in both for seed in range(2)], []

@@ -136,7 +136,8 @@ def summary(result):
     """One line for the console: scores, times, hardware and precision."""
     shown = corrupted_scores(result.corruptions) if result.corruptions else clean_scores(result)
     seconds, where = result.seconds, result.environment
-    times = f"training {seconds.train:.1f} s  evaluation {seconds.evaluate:.1f} s"
+    per_set = " per test set" if result.corruptions else ""
+    times = f"training {seconds.train:.1f} s  evaluation {seconds.evaluate:.1f} s{per_set}"
     return f"{shown}  {times}  tested on {where.hardware} in {where.precision}"
 
 
@@ -148,12 +149,10 @@ def clean_scores(result):
 
 def corrupted_scores(corruptions):
     """The means over all corruptions and severities, a user's own corruptions included."""
-    types = corruptions.types | corruptions.own
-    levels = [level for levels in types.values() for level in levels]
-    if not levels:
+    if not corruptions.levels:
         return "no corrupted images tested"
-    accuracy, ece = (mean(getattr(level, score) for level in levels) for score in ("accuracy", "ece"))
-    return f"mean of {len(levels)} corrupted test sets: accuracy {accuracy:.2%}  ECE {ece:.4f}"
+    accuracy, ece = (mean(getattr(level, score) for level in corruptions.levels) for score in ("accuracy", "ece"))
+    return f"mean of {len(corruptions.levels)} corrupted test sets: accuracy {accuracy:.2%}  ECE {ece:.4f}"
 
 
 def collect(results_dir):

@@ -210,6 +210,11 @@ class Corruptions:
     def __post_init__(self) -> None:
         need_name("corruptions.source", self.source)
 
+    @property
+    def levels(self) -> list[Level]:
+        """The scores of all corrupted test sets, a user's own included."""
+        return [level for levels in (self.types | self.own).values() for level in levels]
+
 
 ROUNDING = {"accuracy": 1e-4, "brier": 1e-4, "ece": 1e-3}  # predictions are stored with rounded probabilities
 

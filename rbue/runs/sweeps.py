@@ -187,14 +187,16 @@ STATES = ("done", "running", "failed", "missing")
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of a finished run: per training, and of its evaluation. Thousands of results would fill the memory."""
+    """Seconds of a finished run: per training, and of its evaluation on all test sets. Thousands of results would fill
+    the memory."""
 
     training: float
     evaluation: float
 
     @classmethod
     def of(cls, result):
-        return cls(result.seconds.train / max(1, len(result.trainings)), result.seconds.evaluate)
+        sets = 1 + len(result.corruptions.levels if result.corruptions else [])  # the time is that of the clean one
+        return cls(result.seconds.train / max(1, len(result.trainings)), result.seconds.evaluate * sets)
 
 
 @dataclass
