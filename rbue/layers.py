@@ -22,6 +22,11 @@ class _DropReLU(torch.autograd.Function):
         return y
 
     @staticmethod
+    def plain(x, keys, limit):
+        kept = noise.below(keys, x.shape[1:], limit)
+        return torch.where((x < 0) & kept | (x == 0), 0, x)
+
+    @staticmethod
     def backward(ctx, grad):
         (y,) = ctx.saved_tensors
         return torch.where(y == 0, 0, grad), None, None  # the gradient is zero exactly where the output is zero
@@ -30,7 +35,7 @@ class _DropReLU(torch.autograd.Function):
 class _RReLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, keys, l, u):
-        y = torch.where(x < 0, _RReLU.scale(x, keys, l, u), x)
+        y = _RReLU.plain(x, keys, l, u)
         ctx.save_for_backward(y, inverted(keys))
         ctx.bounds = l, u
         return y
@@ -39,6 +44,10 @@ class _RReLU(torch.autograd.Function):
     def backward(ctx, grad):
         y, keys = ctx.saved_tensors
         return torch.where(y < 0, _RReLU.scale(grad, inverted(keys), *ctx.bounds), grad), None, None, None
+
+    @staticmethod
+    def plain(x, keys, l, u):
+        return torch.where(x < 0, _RReLU.scale(x, keys, l, u), x)
 
     @staticmethod
     def scale(x, keys, l, u):
@@ -51,17 +60,23 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, keys, limit):
         ctx.save_for_backward(inverted(keys), limit)
-        return _Dropout.drop(x, keys, limit)
+        return _Dropout.plain(x, keys, limit)
 
     @staticmethod
-    def drop(x, keys, limit):
+    def plain(x, keys, limit):
         scale = 2.0**32 / (limit.float() + 2.0**31)  # 1 / (probability of keeping an element)
         return torch.where(noise.below(keys, x.shape[1:], limit), (x * scale).to(x.dtype), 0)
 
     @staticmethod
     def backward(ctx, grad):
         keys, limit = ctx.saved_tensors
-        return _Dropout.drop(grad, inverted(keys), limit), None, None
+        return _Dropout.plain(grad, inverted(keys), limit), None, None
+
+
+def applied(function, *given):
+    """Apply an autograd.Function. The transforms of torch.func, such as vmap, need its plain operations instead."""
+    transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+    return function.plain(*given) if transformed else function.apply(*given)
 
 
 def inverted(keys: Tensor) -> Tensor:
@@ -149,7 +164,7 @@ class DropReLU(StochasticLayer):
         return {"limit": noise.threshold(self.q)}
 
     def forward(self, x: Tensor) -> Tensor:
-        return _DropReLU.apply(x, self.keys(x), self.limit) if self.random else x.relu()
+        return applied(_DropReLU, x, self.keys(x), self.limit) if self.random else x.relu()
 
     def deterministic(self) -> nn.Module:
         return nn.LeakyReLU(1 - self.q)
@@ -169,7 +184,7 @@ class RReLU(StochasticLayer):
         self.l, self.u = l, u
 
     def forward(self, x: Tensor) -> Tensor:
-        return _RReLU.apply(x, self.keys(x), self.l, self.u)
+        return applied(_RReLU, x, self.keys(x), self.l, self.u)
 
     def deterministic(self) -> nn.Module:
         return nn.LeakyReLU((self.l + self.u) / 2)
@@ -191,7 +206,7 @@ class Dropout(StochasticLayer):
         return {"limit": noise.threshold(1 - self.p)}
 
     def forward(self, x: Tensor) -> Tensor:
-        return _Dropout.apply(x, self.keys(x), self.limit) if self.random else x
+        return applied(_Dropout, x, self.keys(x), self.limit) if self.random else x
 
     def deterministic(self) -> nn.Module:
         return nn.Identity()

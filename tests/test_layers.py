@@ -172,6 +172,25 @@ def test_gradients_with_the_noise_held_fixed(layer):
 
 
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
+def test_transforms_of_torch_func_give_the_same_outputs_and_gradients(layer):
+    x = torch.cat([X, torch.zeros(1, 1)], 1).expand(100, -1).clone().requires_grad_()  # also at zero
+    wire(layer)
+    with noise.counted(layer, seed=0, step=0, rows=torch.arange(100)):
+        y = layer(x)
+        (usual,) = torch.autograd.grad(y.exp().sum(), x)
+        twice = torch.func.vmap(layer)(torch.stack([x, x]))
+        ours = torch.func.grad(lambda t: layer(t).exp().sum())(x)
+    assert torch.equal(twice, torch.stack([y, y])) and torch.equal(ours, usual)
+
+
+@pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
+def test_vmap_draws_as_its_randomness_says(layer):
+    copies = X.expand(2, *X.shape)
+    same, different = (torch.func.vmap(layer, randomness=kind)(copies) for kind in ("same", "different"))
+    assert torch.equal(*same) and not torch.equal(*different)
+
+
+@pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
 def test_compiled_the_backward_pass_is_given_no_noise(layer):
     """Nothing computed from it is kept either: only a plain rectifier's bytes, and keys and a threshold per layer."""
     rows = 64
