@@ -47,6 +47,11 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of other code's error, or its name if it has no words."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def out_of_memory(error: BaseException, way_out: str) -> str:
     """Say how much memory there was, how much more was asked for, and what to lower."""
     text = " ".join(str(error).split())

@@ -10,7 +10,7 @@ from torch import fx, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from rbue.errors import UserError
+from rbue.errors import UserError, first_line
 from rbue.layers import Stem, StochasticLayer
 
 
@@ -130,9 +130,8 @@ def trace_in_mode(network, mode, whole):
     except UserError:
         raise
     except Exception as error:  # a network's own code may raise anything if it gets a proxy
-        why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"{type(network).__name__} cannot be traced by torch.fx ({why}): "
+            f"{type(network).__name__} cannot be traced by torch.fx ({first_line(error)}): "
             "replace its rectifiers by rbue.DropReLU(q) by hand"
         ) from error
 

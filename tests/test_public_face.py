@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 import torch
 from commands import call, start
-from conftest import ROOT
+from conftest import ROOT, refused
 from PIL import Image
 from torch import nn
 from torch.nn import functional as F
@@ -308,6 +308,33 @@ def test_modes_buffers_gradients_and_generators_are_as_they_were(fails):
         rbue.predict(net, X, samples=2)
     assert all(torch.equal(one, other) for one, other in zip(before, state(), strict=True))
     assert modes == [m.training for m in net.modules()] and torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+@pytest.mark.parametrize(
+    "images, why",
+    [
+        (torch.zeros(4, 1, 8, 8), r"\(4, 1, 8, 8\) and type float32: .*expected input.* to have 3 channels"),
+        (torch.zeros(5, 8, 8), r"\(5, 8, 8\) and type float32: .*to have 3 channels, but got 5"),
+        (torch.zeros(4, 3, 2, 2), r"\(4, 3, 2, 2\) and type float32: .*Kernel size can't be greater"),
+        (torch.zeros(4, 3, 8, 8, dtype=torch.uint8), r"\(4, 3, 8, 8\) and type uint8: "),
+        ([torch.zeros(4, 3, 8, 8), torch.zeros(2, 1, 8, 8)], r"\(2, 1, 8, 8\) and type float32: "),
+    ],
+)
+def test_images_that_the_network_cannot_use_are_named(images, why, by_hand):
+    parts = nn.Conv2d(3, 4, 3), rbue.DropReLU(0.5) if by_hand else nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    net = nn.Sequential(*parts, nn.Linear(4, 3))
+    found = refused(rbue.predict, net if by_hand else rbue.randomize(net, q=0.5), images, samples=2)
+    assert re.match(f"the network fails on images of shape {why}", found)
+
+
+def test_memory_that_runs_out_is_not_blamed_on_the_images():
+    class Large(nn.Linear):
+        def forward(self, x):
+            raise torch.OutOfMemoryError
+
+    with pytest.raises(torch.OutOfMemoryError):
+        rbue.predict(Large(6, 5), X, samples=1)
 
 
 def test_logits_of_something_else_than_images_are_refused():

@@ -2,13 +2,14 @@
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
-from rbue.errors import UserError
+from rbue.errors import UserError, first_line
 from rbue.surgery import device_of
 
 Batch = Tensor | Sequence[Any] | Mapping[str, Any]
@@ -60,6 +61,22 @@ def need_as_many_dimensions(shape: torch.Size, first: torch.Size) -> torch.Size:
         way_out = "of one batch with labels, pass the images alone"
         raise UserError(f"one batch has the shape {tuple(shape)}, but the first one has {tuple(first)}: {way_out}")
     return first
+
+
+OF_SHAPES = (RuntimeError, NotImplementedError, ValueError, IndexError, AssertionError)  # torch's, for wrong images
+
+
+@contextmanager
+def naming_images(x: Tensor) -> Iterator[None]:
+    """If the network raises an error that wrong images can cause, say which images it got. Their subclasses, such as
+    OutOfMemoryError, have other causes."""
+    try:
+        yield
+    except OF_SHAPES as error:
+        if type(error) not in OF_SHAPES:
+            raise
+        kind = f"shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')}"
+        raise UserError(f"the network fails on images of {kind}: {first_line(error)}") from error
 
 
 def image_numbers(index: Tensor | Sequence[int]) -> Tensor:

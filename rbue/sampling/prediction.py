@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rbue import metrics
 from rbue.errors import UserError, at_least, within
 from rbue.layers import StochasticLayer
-from rbue.sampling.inputs import Batch, batches, divide_kwargs, image_numbers
+from rbue.sampling.inputs import Batch, batches, divide_kwargs, image_numbers, naming_images
 from rbue.sampling.samplers import sampler, sampling
 from rbue.surgery import device_of
 from rbue.tracing import need_module
@@ -86,7 +86,7 @@ def predict(
         draw = sampler(network, samples, seed, batch, shared, tuple(each))
     parts = []
     for x, rows, own in batches(images, numbers, each, batch, device_of(network)):
-        with sampling(network):  # inside the loop, so that another thread may predict while a batch is read
+        with sampling(network), naming_images(x):  # in the loop: another thread may predict while a batch is read
             parts.append(summarise(draw(x, rows, **own), keep_samples, home))
     at_least(1, images=len(parts))
     mean, sample_entropy, kept = zip(*parts, strict=True)
