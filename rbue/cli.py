@@ -191,9 +191,18 @@ def for_hydra(words):
     Refuse an option that Hydra does not know."""
     words = list(map(Word, words))
     given = hydra_parser().parse_intermixed_args(words)
+    refuse_lists(given.overrides)
     settings = set(map(id, given.overrides))
     options = [str(word) for word in words if id(word) not in settings]
     return [*map(as_choice if given.multirun else str, given.overrides), *options]
+
+
+def refuse_lists(words):
+    """Refuse dataset=[a,b], of which Hydra would use the last name alone, and any other choice in brackets."""
+    for word in words:
+        group, _, value = word.lstrip("+").partition("=")
+        if group in GROUPS and value.startswith("["):
+            raise UserError(f"{word} is a list: write one name, or several as in -m {group}=one,two")
 
 
 class Word(str):
