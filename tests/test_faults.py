@@ -77,6 +77,29 @@ def test_a_pack_too_large_to_capture_is_refused_and_its_checkpoints_stay(at_once
     assert held[2:] == [[None, None]]  # their memory was free before the next pack
 
 
+@pytest.mark.parametrize(
+    "error, full", [(ZeroDivisionError(), "1"), (KeyboardInterrupt(), "0")], ids=["seen", "interrupt"]
+)
+def test_a_training_swallows_no_interrupt_and_no_error_that_the_user_wants_to_see(error, full, digits_run, monkeypatch):
+    monkeypatch.setenv("RBUE_FULL_ERROR", full)
+    monkeypatch.setattr(packs, "fit", raising(error))
+    with pytest.raises(type(error)) as raised:
+        packs.fit_or_fail([digits_run()], None, CPU)
+    assert raised.value is error
+
+
+def test_an_unexpected_error_of_a_pack_is_kept_for_each_of_its_runs_and_raised_by_its_job(
+    digits_run, few_digits, monkeypatch
+):
+    monkeypatch.setattr(packs, "fit", raising(ZeroDivisionError("by a plugin")))
+    runs = [digits_run(f"seed={k}") for k in range(2)]
+    failed = packs.fit_or_fail(runs, few_digits, CPU)
+    assert list(failed) == [run.training_name for run in runs]
+    assert all("raise error\nZeroDivisionError: by a plugin" in why.details for why in failed.values())
+    with pytest.raises(cli.Failed, match="ZeroDivisionError: by a plugin"):
+        training.load_or_train(runs, few_digits, CPU)
+
+
 def test_a_gpu_too_small_for_the_evaluation_says_what_to_lower(digits_run):
     run = digits_run()
     with pytest.raises(cli.Failed, match=r"2\.50 GiB more were asked for; lower eval_batch="), cli.failures_kept(run):
