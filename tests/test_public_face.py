@@ -328,6 +328,17 @@ def test_images_that_the_network_cannot_use_are_named(images, why, by_hand):
     assert re.match(f"the network fails on images of shape {why}", found)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_samples_of_random_layers_that_torch_hides_are_refused():
+    traced = torch.jit.trace(network(), X, check_trace=False)
+    exported = torch.export.export(network(), (X,)).module()
+    for origin, net in (("jit", traced), ("jit", nn.Sequential(traced)), ("export", exported)):
+        assert f"pass the network as it was before torch.{origin}" in refused(rbue.predict, net, X, samples=2)
+    plain = nn.Linear(6, 5)
+    found = rbue.predict(torch.jit.trace(plain, X), X, samples=1)
+    assert torch.allclose(found.mean, plain(X).softmax(1))
+
+
 def test_memory_that_runs_out_is_not_blamed_on_the_images():
     class Large(nn.Linear):
         def forward(self, x):

@@ -15,7 +15,7 @@ from rbue.layers import StochasticLayer
 from rbue.sampling.inputs import Batch, batches, divide_kwargs, image_numbers, naming_images
 from rbue.sampling.samplers import sampler, sampling
 from rbue.surgery import device_of
-from rbue.tracing import need_module
+from rbue.tracing import made_by, need_module
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +78,7 @@ def predict(
     at_least(1, samples=samples, batch=batch)
     within(0, 2**32 - 1, seed=seed)
     if samples > 1 and not any(isinstance(m, StochasticLayer) for m in network.modules()):
+        refuse_hiding(network)
         warnings.warn("the network has no stochastic layer, so all samples are equal: use rbue.randomize", stacklevel=2)
     numbers = None if index is None else image_numbers(index)
     shared, each = divide_kwargs(network, images, forward_kwargs or {})
@@ -91,6 +92,14 @@ def predict(
     at_least(1, images=len(parts))
     mean, sample_entropy, kept = zip(*parts, strict=True)
     return Prediction(torch.cat(mean), torch.cat(sample_entropy), torch.cat(kept, 1) if keep_samples else None)
+
+
+def refuse_hiding(network: nn.Module) -> None:
+    """Refuse modules of torch.jit and torch.export: if they hide random layers, all samples would be one pass."""
+    if origin := next(filter(None, map(made_by, network.modules())), None):
+        way_out = f"pass the network as it was before {origin}"
+        way_out += ", or samples=1 if it is not random" if origin == "torch.jit" else ""
+        raise UserError(f"{origin} hides random layers, so that predict cannot draw their samples: {way_out}")
 
 
 def whole_numbers(**values: Any) -> list[int]:
