@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rbue import noise
-from rbue.errors import UserError, within
+from rbue.errors import UserError, at_least, within
 from rbue.noise import Noise
 
 
@@ -179,7 +179,8 @@ class RReLU(StochasticLayer):
 
     def __init__(self, l: float = 1 / 8, u: float = 1 / 3) -> None:
         super().__init__()
-        if not (0 <= l <= u and u > 0):  # the backward pass infers the input's sign from the output's
+        at_least(0, l=l, u=u)
+        if not (l <= u and u > 0):  # the backward pass infers the input's sign from the output's
             raise UserError(f"l={l}, u={u} must satisfy 0 <= l <= u and 0 < u")
         self.l, self.u = l, u
 

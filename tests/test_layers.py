@@ -217,7 +217,7 @@ def kept_for_backward(layer, rows):
 
 
 @pytest.mark.parametrize("make", [partial(DropReLU, 1.5), partial(RReLU, -0.2, 0), partial(RReLU, 0, 0),
-                                  partial(RReLU, 0.5, 0.1), partial(Dropout, -1)])  # fmt: skip
+                                  partial(RReLU, 0.5, 0.1), partial(RReLU, "0.1"), partial(Dropout, -1)])  # fmt: skip
 def test_a_layer_beyond_its_range_is_refused(make):
     with pytest.raises(UserError, match="must"):
         make()

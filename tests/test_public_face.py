@@ -57,6 +57,7 @@ def test_without_noise_a_network_gives_the_mean_of_its_random_layers():
     plain = rbue.deterministic(random).eval()
     torch.testing.assert_close(plain(X), last(F.leaky_relu(first(X), 0.4)))  # 1 - q of a negative input stays
     assert rbue.predict(random, X, samples=2).mutual_information.max() > 0  # the original keeps its noise
+    assert "the network is a str: pass a torch.nn.Module" in refused(rbue.deterministic, "network.pt")
 
 
 def test_the_version_is_written_once():

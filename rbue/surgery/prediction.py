@@ -15,11 +15,12 @@ from rbue.errors import UserError
 from rbue.layers import GaussianWeight, Stem, StochasticLayer
 from rbue.surgery.calls import asks_shape, has_hooks, is_stochastic, modules_called, overwrites
 from rbue.surgery.wiring import finish
-from rbue.tracing import trace
+from rbue.tracing import need_module, trace
 
 
 def deterministic(network: nn.Module) -> nn.Module:
     """Return the deterministic network: a copy in which every stochastic layer is replaced by its mean."""
+    need_module(network)
     if isinstance(network, StochasticLayer):
         return mean_of(network)
     network = copy.deepcopy(network)
