@@ -326,6 +326,20 @@ def test_hooks_that_are_lost_are_named():
         rbue.randomize(network, q=0.5)
 
 
+def test_hooks_of_modules_that_are_traced_into_are_named():
+    class Block(nn.Sequential):
+        pass
+
+    calls, network = [], nn.Sequential(Block(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 2))
+    for module in (network[0], network[1]):
+        module.register_forward_hook(lambda module, *_: calls.append(type(module).__name__))
+    with pytest.warns(UserWarning, match="and the new network does not: Block$"):
+        random = rbue.randomize(network, q=0.5)
+    calls.clear()
+    random(torch.zeros(2, 8))
+    assert calls == ["Linear"]
+
+
 def test_a_rectifier_deep_inside_a_module_that_depends_on_its_mode_is_replaced_there():
     class Deep(NormAct):
         def __init__(self, width):

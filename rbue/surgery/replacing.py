@@ -109,11 +109,20 @@ def compares_itself(node):
 
 
 def warn_of_hooks(graph, network, nodes):
-    """Say which forward hooks have no effect in the new network: those of the network and of replaced rectifiers."""
+    """Say which forward hooks the new network does not call: those of the network, of replaced rectifiers, and of
+    modules that were traced into."""
     replaced = [graph.get_submodule(n.target) for n in nodes if n.op == "call_module"]
-    names = ", ".join(sorted({type(m).__name__ for m in (network, *replaced) if has_hooks(m)}))
-    if names:
+    if names := hooked(network, *replaced):
         warnings.warn(f"forward hooks have no effect in the new network, but there are some: {names}", stacklevel=3)
+    called = [graph.get_submodule(n.target) for n in graph.graph.nodes if n.op == "call_module"]
+    whole = {inner for module in called for inner in module.modules()}
+    if names := hooked(*(m for m in network.modules() if m is not network and m not in whole)):
+        why = "torch.fx has called the forward hooks of modules that it traces into, and the new network does not"
+        warnings.warn(f"{why}: {names}", stacklevel=3)
+
+
+def hooked(*modules):
+    return ", ".join(sorted({type(m).__name__ for m in modules if has_hooks(m)}))
 
 
 def need_rectifiers(nodes, network):
