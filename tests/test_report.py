@@ -30,7 +30,7 @@ from rbue.report.columns import (
 )
 from rbue.report.figures import draw, draw_general, grids, headline, left_out, networks
 from rbue.report.page import pictures, tables
-from rbue.report.page.markup import inline, sort_values, table, without_tex
+from rbue.report.page.markup import in_common, inline, sort_values, table, without_tex
 from rbue.report.rows import ARCHS, DATASETS, LABELS
 from rbue.report.text import announced
 from rbue.runs.places import COMMAND
@@ -370,19 +370,25 @@ def test_what_all_runs_share_is_said_once(tmp_path):
     assert ">Hardware</th>" in text and "<td>NVIDIA B200</td>" in text
 
 
-def test_what_several_tables_say_is_said_once_with_their_names(tmp_path):
+def test_what_all_tables_of_a_kind_say_is_said_once(tmp_path):
     runs = [analysed("Single", where=("cifar10", "matched", arch)) for arch in ("vgg13", "resnet18")]
     text = build([*runs, result("Single", where=("cifar10", "fast", "vgg13"))], tmp_path, tmp_path)
     assert text.count("<code>diff</code> is ours − paper.") == text.count("One temperature divides") == 1
     assert re.search('id="notes-tables".*?<h4>All tables</h4><ul>.*?<code>diff</code> is ours', text, re.S)
     scaling = "<h4>Before and after temperature scaling</h4><ul><li>One temperature divides"
     assert scaling in text.split('id="notes-networks"')[1].split("</details>")[0]
-    tables = text.split('-before-and-after-temperature-scaling"')[1:]
+    tables = re.split('id="table-[^"]*-before-and-after-temperature-scaling"', text)[1:]
     below = [table.split("</table>")[1].split("<table>")[0] for table in tables]
-    assert len(below) == 2 and all('<a href="#notes-networks">How to read this table</a>' in each for each in below)
+    link = '<a href="#notes-before-and-after-temperature-scaling">How to read this table</a>'
+    assert len(below) == 2 and all(link in each for each in below)
     for protocol in ("matched", "fast"):  # what a table alone says stays with it
         assert text.count(f"Protocol <code>{protocol}</code>: ") == 1
         assert f"<h4>Protocol <code>{protocol}</code></h4><ul><li>Protocol <code>{protocol}</code>: " in text
+
+
+def test_what_not_all_tables_of_a_kind_say_stays_with_each():
+    noted = [("A", ["x", "y"]), ("A", ["y", "x"]), ("A", ["x"]), ("B", ["z", "z"]), ("C", ["u"]), ("C", ["v"])]
+    assert in_common(noted) == {"A": ["x"]}
 
 
 def test_what_one_table_alone_says_stays_below_it(page):
@@ -464,7 +470,7 @@ def test_cells_look_as_the_heads_of_their_columns_say(browser):
 
 
 def test_every_table_and_figure_has_a_link_to_itself(browser):
-    places = "[...document.querySelectorAll('.item')]"
+    places = "[...document.querySelectorAll('.item:not(section)')]"
     assert browser.ask(f"{places}.length") > 50
     assert browser.ask(f"{places}.every(e => e.querySelectorAll(`.here[href='#${{e.id}}']`).length === 1)")
 
@@ -541,6 +547,13 @@ def test_each_column_of_numbers_sorts_by_them(browser, page, tmp_path):
         browser.ask("document.querySelectorAll('thead button')[0].click()")
         browser.ask("document.querySelectorAll('thead button')[0].click()")  # so that the order is another one again
     browser.open(page)
+
+
+def test_the_search_finds_what_tables_say_in_common(browser):
+    browser.ask("search.value = 'numbers mean seeds row brackets'; search.dispatchEvent(new Event('input'))")
+    assert browser.ask("document.getElementById('notes-all-tables').checkVisibility()")  # its fold is open
+    assert visible(browser, ".item:not(section)") < 12
+    browser.ask("search.value = ''; search.dispatchEvent(new Event('input'))")
 
 
 def test_claims_are_filtered_by_their_verdict(browser):

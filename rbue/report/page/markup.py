@@ -7,7 +7,6 @@ from markupsafe import Markup, escape
 
 from rbue.report.columns import MISSING
 
-COMMON = "notes-networks"  # the id of the notes that networks' tables have in common
 SYMBOLS = {r"\le": "≤", r"\ge": "≥", r"\sum": "Σ", r"\epsilon": "ε", r"\times": "×", r"\alpha": "α", r"\%": "%"}
 
 
@@ -42,20 +41,22 @@ def distinct(names):
 
 
 def in_common(noted):
-    """Return what several places say word by word, as (places, notes) pairs, from (place, notes) pairs."""
-    places, groups = defaultdict(list), defaultdict(list)
-    for place, note in ((place, note) for place, notes in noted for note in notes):
-        places[note].append(place)
-    several = {note: found for note, found in places.items() if len(found) > 1}
-    for note, found in sorted(several.items(), key=lambda item: -len(item[1])):
-        groups["All tables" if len(found) == len(noted) else ", ".join(dict.fromkeys(found))].append(note)
-    return list(groups.items())
+    """Return {kind: what all tables of this kind say} for each kind that has several tables, from (kind, notes)."""
+    kinds = defaultdict(list)
+    for kind, notes in noted:
+        kinds[kind].append(notes)
+    said = {kind: [n for n in each[0] if all(n in other for other in each)] for kind, each in kinds.items() if each[1:]}
+    return {kind: notes for kind, notes in said.items() if notes}
 
 
-def own(notes, common):
+def own(notes, said):
     """Return the notes that are not said in common."""
-    said = {note for _, each in common for note in each}
     return [note for note in notes if note not in said]
+
+
+def groups(common):
+    """Return what is said in common for the templates: one part per kind of table, with an id to link to."""
+    return [{"id": slug("notes", kind), "title": kind, "notes": notes} for kind, notes in common.items()]
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -132,9 +133,15 @@ def unmeasured(columns, cells):
     return {column.text(cell) for column in columns if column.side == "ours" for cell in cells} == {MISSING}
 
 
-def grid(found, name, common=(), **more):
-    """Return a Grid as a table with its notes; if some are said in common, with a link to them."""
-    notes = own(found.notes, common)
-    links = [("How to read this table", f"#{COMMON}")] if len(notes) < len(found.notes) else []
+def kind_of(found):
+    return found.title.split(":")[0]
+
+
+def grid(found, name, common=None, **more):
+    """Return a Grid as a table with its notes; if its kind says some of them in common, with a link to them."""
+    kind = kind_of(found)
+    said = (common or {}).get(kind, [])
+    links = [("How to read this table", f"#{slug('notes', kind)}")] if said else []
+    notes = own(found.notes, said)
     notes = [" ".join(notes)] if notes else []
     return table(found.columns, found.cells, found.title, name, notes=notes, links=links, **more)

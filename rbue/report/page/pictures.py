@@ -17,7 +17,7 @@ from rbue.report.figures import grids, variance
 from rbue.report.figures.style import mixed
 from rbue.report.figures.svg import GREYS
 from rbue.report.page.captions import GENERAL, NETWORK, headline_words, numbered_title, of_network
-from rbue.report.page.markup import distinct, grid, in_common, slug
+from rbue.report.page.markup import distinct, grid, in_common, kind_of, slug
 from rbue.report.page.suite import links
 from rbue.report.rows import paper_order, place_name
 
@@ -136,12 +136,8 @@ def networks(suite, others, common):
 
 
 def common_notes(suite):
-    """Return the notes that the tables of several networks have in common."""
+    """Return {kind of table: the notes that it has with every network}."""
     return in_common([(kind_of(each), each.notes) for network in chosen(suite) for each in grids(network)])
-
-
-def kind_of(found):
-    return found.title.split(":")[0]
 
 
 def network_part(suite, network, shown, common):

@@ -8,6 +8,7 @@ from rbue.report.rows import DATASETS, dataset_name, name_order, place_name
 from rbue.report.tables import side_by_side
 from rbue.report.text import announced, columns_of, coverage, notes
 
+EVERY = "All tables"
 FORMS = {"CSV": "csv", "LaTeX": "tex", "Markdown": "md"}
 PAPER_ALONE = [
     METHOD,
@@ -29,8 +30,18 @@ def measured_tables(suite):
 
 
 def common_notes(suite):
-    """Return the notes that several tables have in common."""
-    return in_common([(f"{dataset_name(t.dataset)} `{t.protocol}`", notes(t)) for t in measured_tables(suite)])
+    """Return {kind: notes} that all tables have in common, and then those that all tables of a protocol have."""
+    noted = [(protocol_of(found), notes(found)) for found in measured_tables(suite)]
+    everywhere = in_common((EVERY, each) for _, each in noted)
+    return everywhere | in_common((protocol, own(each, everywhere.get(EVERY, []))) for protocol, each in noted)
+
+
+def protocol_of(found):
+    return f"Protocol `{found.protocol}`"
+
+
+def own_notes(found, common):
+    return own(notes(found), [note for kind in (EVERY, protocol_of(found)) for note in common.get(kind, [])])
 
 
 def by_dataset(suite):
@@ -50,7 +61,7 @@ def dataset_part(suite, dataset, found, common):
         "coverage": [f"`{t.protocol}`: {coverage(t)}." for t in found],
         "networks": [network_part(suite, dataset, arch, found) for arch in archs],
         "costs": [costs(t) for t in found],
-        "notes": [(f"Protocol `{t.protocol}`", own(notes(t), common)) for t in found],
+        "notes": [(protocol_of(t), rest) for t in found if (rest := own_notes(t, common))],
     }
 
 
