@@ -125,7 +125,7 @@ def line_about_value(error):
     """Return the line about a ValueError, which is Hydra's: a job's own errors are Failed by now."""
     if not str(error).startswith("Config group override"):  # for arch=1 or arch=true
         return f"refused: {' '.join(str(error).split())}: {COMMAND} --help shows valid commands"
-    words = [word for word in sys.argv[1:] if word.partition("=")[0] in ("", *GROUPS)]
+    words = [word for word in sys.argv[1:] if word.lstrip("+~").partition("=")[0] in ("", *GROUPS)]
     return f"refused: {' '.join(words)}: a choice is a name, not a number; {COMMAND} --help lists them"
 
 
@@ -200,9 +200,9 @@ def for_hydra(words):
 def refuse_lists(words):
     """Refuse dataset=[a,b], of which Hydra would use the last name alone, and any other choice in brackets."""
     for word in words:
-        group, _, value = word.lstrip("+").partition("=")
-        if group in GROUPS and value.startswith("["):
-            raise UserError(f"{word} is a list: write one name, or several as in -m {group}=one,two")
+        group, _, value = word.lstrip("+~").partition("=")
+        if group in GROUPS and value.lstrip().startswith("["):
+            raise UserError(f"{word} is a list: write one name, or several as in -m dataset=cifar10,cifar100")
 
 
 class Word(str):

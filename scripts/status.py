@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
-from rbue.cli import one_sentence_errors, parse_with_plugins, take_plugins
+from rbue.cli import one_sentence_errors, parse_with_plugins, refuse_lists, take_plugins
 from rbue.errors import UserError
 from rbue.runs import results, sweeps
 from rbue.runs.places import COMMAND
@@ -32,6 +32,7 @@ def arguments(argv):
 def main(argv=None):
     args = arguments(argv)
     words = take_plugins(args.words) + ([f"results_dir={args.results}"] if args.results else [])
+    refuse_lists(words)
     folder = dict(word.split("=", 1) for word in words if "=" in word).get("results_dir", "results/runs").strip("'\"")
     asked = any(not word.startswith(("results_dir=", "weights_dir=")) for word in words)
     cells, notes = asked_cells(words) if asked else begun_cells(folder, words)

@@ -204,6 +204,11 @@ def test_a_sweep_trains_no_further_members_of_an_ensemble_whose_first_it_refuses
     assert len(results.collect(tmp_path / "results")) == 1  # seed=5 has other members
 
 
+def test_status_refuses_a_list_as_a_sweep_does(tmp_path):
+    done = call("scripts/status.py", "dataset=[cifar10,digits]", cwd=tmp_path)
+    assert done.returncode != 0 and "dataset=[cifar10,digits] is a list: write one name" in done.stderr
+
+
 def test_status_takes_the_words_of_a_sweep_as_they_are(tmp_path):
     assert status("-m", *TINY, "seed=0,1", cwd=tmp_path) == status(*TINY, "seed=0,1", cwd=tmp_path)
 
