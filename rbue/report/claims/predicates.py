@@ -184,8 +184,10 @@ SHIFT_AND_TINY = {
     "F1": claim(
         [C10_DENSE],
         every,
-        silent(each(SHIFTED, [DE], *SHIFTED_SCORES, judge=on_par, part="on par with Deep Ensemble", words=CONDITION)),
-        silent(each(SHIFTED, [P5, SVI], *SHIFTED_SCORES, part="better than MC-Dropout and SVI")),
+        silent(
+            each(SHIFTED, [DE], *SHIFTED_SCORES, judge=on_par, part="RBUE on par with Deep Ensemble", words=CONDITION)
+        ),
+        silent(each(SHIFTED, [P5, SVI], *SHIFTED_SCORES, part="RBUE better than MC-Dropout and SVI")),
     ),
     "F2": claim([C10_DENSE], every, special.advantage_grows),
     "F3": claim(
