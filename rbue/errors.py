@@ -49,7 +49,7 @@ def describe(error: BaseException) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of other code's error, or its name if it has no words."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def out_of_memory(error: BaseException, way_out: str) -> str:
@@ -80,7 +80,8 @@ def at_least(low: float, **values: float) -> None:
     """Refuse a value below `low`, infinity, NaN, and anything that is not a number."""
     for name, value in values.items():
         if not isinstance(value, Real) or not low <= value < float("inf"):
-            raise UserError(f"{name}={value!r} must be at least {low}{unless_number(value)}")
+            finite = " and finite" if value == float("inf") else ""
+            raise UserError(f"{name}={value!r} must be at least {low}{finite}{unless_number(value)}")
 
 
 def unless_number(value: Any) -> str:

@@ -74,7 +74,8 @@ class _Dropout(torch.autograd.Function):
 
 
 def applied(function, *given):
-    """Apply an autograd.Function. The transforms of torch.func, such as vmap, need its plain operations instead."""
+    """Apply an autograd.Function. The transforms of torch.func, such as vmap, need its plain operations instead, except
+    inside torch.compile, which has its own rules for an autograd.Function."""
     transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
     return function.plain(*given) if transformed else function.apply(*given)
 

@@ -49,6 +49,11 @@ def made_by(module):
     return "torch.export" if any(kind.__module__.startswith("torch.export.") for kind in type(module).__mro__) else None
 
 
+def hidden_by(network):
+    """Return torch.jit or torch.export if it made a part of the network, which may hide random layers; else None."""
+    return next(filter(None, map(made_by, network.modules())), None)
+
+
 def contexts():
     """Return the state of the contexts that a forward may open, and that a graph does not open."""
     return torch.is_grad_enabled(), *(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
@@ -245,9 +250,13 @@ def exact(node):
 def caller(node, skip=()):
     """Return the path of the innermost module, of no class in `skip`, whose forward created this node; "" for the
     network itself."""
+    return next((path for path, kind in reversed(callers(node)) if not issubclass(kind, skip)), "")
+
+
+def callers(node):
+    """Return (path, class) of the modules whose forward led to this node, the innermost last."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
-    callers = stack[:-1] if node.op == "call_module" else stack
-    return next((path for path, kind in reversed(callers) if not issubclass(kind, skip)), "")
+    return stack[:-1] if node.op == "call_module" else stack
 
 
 def reads_mode(module):

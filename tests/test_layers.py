@@ -180,7 +180,9 @@ def test_transforms_of_torch_func_give_the_same_outputs_and_gradients(layer):
         (usual,) = torch.autograd.grad(y.exp().sum(), x)
         twice = torch.func.vmap(layer)(torch.stack([x, x]))
         ours = torch.func.grad(lambda t: layer(t).exp().sum())(x)
+        value, slopes = torch.func.jvp(layer, (x,), (torch.ones_like(x),))
     assert torch.equal(twice, torch.stack([y, y])) and torch.equal(ours, usual)
+    torch.testing.assert_close(slopes * value.exp(), usual)  # each output depends on one input
 
 
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)

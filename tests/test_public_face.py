@@ -335,18 +335,23 @@ def test_samples_of_random_layers_that_torch_hides_are_refused():
     exported = torch.export.export(network(), (X,)).module()
     for origin, net in (("jit", traced), ("jit", nn.Sequential(traced)), ("export", exported)):
         assert f"pass the network as it was before torch.{origin}" in refused(rbue.predict, net, X, samples=2)
+        assert f"pass the network as it was before torch.{origin}" in refused(rbue.deterministic, net)
     plain = nn.Linear(6, 5)
     found = rbue.predict(torch.jit.trace(plain, X), X, samples=1)
     assert torch.allclose(found.mean, plain(X).softmax(1))
 
 
-def test_memory_that_runs_out_is_not_blamed_on_the_images():
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
+def test_memory_that_runs_out_is_not_blamed_on_the_images(error):
     class Large(nn.Linear):
         def forward(self, x):
-            raise torch.OutOfMemoryError
+            raise error
 
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(type(error)) as found:
         rbue.predict(Large(6, 5), X, samples=1)
+    assert found.value is error
 
 
 def test_logits_of_something_else_than_images_are_refused():

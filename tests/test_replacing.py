@@ -333,11 +333,20 @@ def test_hooks_of_modules_that_are_traced_into_are_named():
     calls, network = [], nn.Sequential(Block(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 2))
     for module in (network[0], network[1]):
         module.register_forward_hook(lambda module, *_: calls.append(type(module).__name__))
-    with pytest.warns(UserWarning, match="and the new network does not: Block$"):
-        random = rbue.randomize(network, q=0.5)
-    calls.clear()
-    random(torch.zeros(2, 8))
-    assert calls == ["Linear"]
+    for change in (lambda: rbue.randomize(network, q=0.5), lambda: rbue.add_dropout(network, Dropout(0.5), "last")):
+        with pytest.warns(UserWarning, match="the new network does not call the forward hooks of Block; what they did"):
+            random = change()
+        calls.clear()
+        random(torch.zeros(2, 8))
+        assert calls == ["Linear"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_hooks_of_a_module_that_is_never_called_are_not_named():
+    network = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    network[0].register_module("unused", nn.Linear(8, 8))
+    network[0].unused.register_forward_hook(lambda *_: None)
+    rbue.randomize(network, q=0.5)
 
 
 def test_a_rectifier_deep_inside_a_module_that_depends_on_its_mode_is_replaced_there():

@@ -68,12 +68,12 @@ OF_SHAPES = (RuntimeError, NotImplementedError, ValueError, IndexError, Assertio
 
 @contextmanager
 def naming_images(x: Tensor) -> Iterator[None]:
-    """If the network raises an error that wrong images can cause, say which images it got. Their subclasses, such as
-    OutOfMemoryError, have other causes."""
+    """If the network raises an error that wrong images can cause, say which images it got. Subclasses of these errors,
+    and those about the memory of a GPU or a CPU, have other causes."""
     try:
         yield
     except OF_SHAPES as error:
-        if type(error) not in OF_SHAPES:
+        if type(error) not in OF_SHAPES or "allocate memory" in str(error):
             raise
         kind = f"shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')}"
         raise UserError(f"the network fails on images of {kind}: {first_line(error)}") from error

@@ -15,7 +15,7 @@ from rbue.layers import StochasticLayer
 from rbue.sampling.inputs import Batch, batches, divide_kwargs, image_numbers, naming_images
 from rbue.sampling.samplers import sampler, sampling
 from rbue.surgery import device_of
-from rbue.tracing import made_by, need_module
+from rbue.tracing import hidden_by, need_module
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ def predict(
 
 def refuse_hiding(network: nn.Module) -> None:
     """Refuse modules of torch.jit and torch.export: if they hide random layers, all samples would be one pass."""
-    if origin := next(filter(None, map(made_by, network.modules())), None):
+    if origin := hidden_by(network):
         way_out = f"pass the network as it was before {origin}"
         way_out += ", or samples=1 if it is not random" if origin == "torch.jit" else ""
         raise UserError(f"{origin} hides random layers, so that predict cannot draw their samples: {way_out}")

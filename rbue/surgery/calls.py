@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import warnings
 
 import torch
 from torch import fx, nn
@@ -9,7 +10,7 @@ from torch.nn import functional as F
 
 from rbue.errors import UserError
 from rbue.layers import StochasticLayer
-from rbue.tracing import DROPOUTS, Tracer, is_dropout, names_used, restored
+from rbue.tracing import DROPOUTS, Tracer, callers, is_dropout, names_used, restored
 
 FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.relu.default}
 FUNCTIONAL |= {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
@@ -107,6 +108,22 @@ def hides_rectifier(module):
 
 def has_hooks(module):
     return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def warn_of_hooks(graph, network, replaced=()):
+    """Say which forward hooks the new network does not call: those of the network, of the modules that replaced nodes
+    call, and of modules that were traced into."""
+    modules = [graph.get_submodule(n.target) for n in replaced if n.op == "call_module"]
+    if names := hooked(network, *modules):
+        warnings.warn(f"forward hooks have no effect in the new network, but there are some: {names}", stacklevel=3)
+    entered = {path for node in graph.graph.nodes for path, _ in callers(node) if path}
+    if names := hooked(*map(network.get_submodule, entered)):
+        stays = "what they did to the output while torch.fx traced it stays"
+        warnings.warn(f"the new network does not call the forward hooks of {names}; {stays}", stacklevel=3)
+
+
+def hooked(*modules):
+    return ", ".join(sorted({type(m).__name__ for m in modules if has_hooks(m)}))
 
 
 def is_stochastic(graph, node):

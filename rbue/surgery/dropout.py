@@ -4,7 +4,7 @@ from torch import fx, nn
 
 from rbue.errors import UserError, one_of
 from rbue.layers import Dropout, DropReLU, GaussianWeight, RReLU, StochasticLayer
-from rbue.surgery.calls import modules_called, rectifiers, refuse_hidden
+from rbue.surgery.calls import modules_called, rectifiers, refuse_hidden, warn_of_hooks
 from rbue.surgery.wiring import call, copy_for, finish, need_stochastic, wire
 from rbue.tracing import caller, trace
 
@@ -27,6 +27,7 @@ def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> f
     nodes = PLACEMENTS[placement](graph)
     if not nodes:
         raise UserError(f"{type(network).__name__} has no place for dropout with placement={placement}: use last")
+    warn_of_hooks(graph, network)
     for node in nodes:
         follow(graph, node, copy_for(graph, layer))
     return wire(finish(graph))

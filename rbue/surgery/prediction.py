@@ -15,12 +15,14 @@ from rbue.errors import UserError
 from rbue.layers import GaussianWeight, Stem, StochasticLayer
 from rbue.surgery.calls import asks_shape, has_hooks, is_stochastic, modules_called, overwrites
 from rbue.surgery.wiring import finish
-from rbue.tracing import need_module, trace
+from rbue.tracing import hidden_by, need_module, trace
 
 
 def deterministic(network: nn.Module) -> nn.Module:
     """Return the deterministic network: a copy in which every stochastic layer is replaced by its mean."""
     need_module(network)
+    if origin := hidden_by(network):
+        raise UserError(f"{origin} hides random layers, which would stay: pass the network as it was before {origin}")
     if isinstance(network, StochasticLayer):
         return mean_of(network)
     network = copy.deepcopy(network)

@@ -15,7 +15,6 @@ from torch import fx, nn
 from rbue.errors import UserError, one_of
 from rbue.layers import Dropout, DropReLU, StochasticLayer
 from rbue.surgery.calls import (
-    has_hooks,
     inner_rectifier,
     is_closed_function,
     modules_called,
@@ -25,6 +24,7 @@ from rbue.surgery.calls import (
     rectifiers,
     refuse_hidden,
     refuse_views,
+    warn_of_hooks,
 )
 from rbue.surgery.wiring import call, copy_for, finish, need_stochastic, wire
 from rbue.tracing import trace
@@ -106,23 +106,6 @@ def compares_itself(node):
     inputs = set(node.all_input_nodes)
     masks = inputs | {source for n in inputs if name_of(n) in CASTS for source in n.all_input_nodes[:1]}
     return any(name_of(mask) in {"gt", "ge", "lt", "le"} and inputs & set(mask.all_input_nodes) for mask in masks)
-
-
-def warn_of_hooks(graph, network, nodes):
-    """Say which forward hooks the new network does not call: those of the network, of replaced rectifiers, and of
-    modules that were traced into."""
-    replaced = [graph.get_submodule(n.target) for n in nodes if n.op == "call_module"]
-    if names := hooked(network, *replaced):
-        warnings.warn(f"forward hooks have no effect in the new network, but there are some: {names}", stacklevel=3)
-    called = [graph.get_submodule(n.target) for n in graph.graph.nodes if n.op == "call_module"]
-    whole = {inner for module in called for inner in module.modules()}
-    if names := hooked(*(m for m in network.modules() if m is not network and m not in whole)):
-        why = "torch.fx has called the forward hooks of modules that it traces into, and the new network does not"
-        warnings.warn(f"{why}: {names}", stacklevel=3)
-
-
-def hooked(*modules):
-    return ", ".join(sorted({type(m).__name__ for m in modules if has_hooks(m)}))
 
 
 def need_rectifiers(nodes, network):
