@@ -111,7 +111,7 @@ def test_consistently_means_every_time():
     found = ours("F1", [corrupted(row, values) for row, values in eces.items()]).elsewhere
     assert found.status == "not reproduced"
     assert found.why == (  # only what fails decides
-        "On par with Deep Ensemble: 19 of 20 for it, 1 against it; against it is MC-RReLU compared with Deep "
+        "RBUE on par with Deep Ensemble: 19 of 20 for it, 1 against it; against it is MC-RReLU compared with Deep "
         "Ensemble(4) on CIFAR-10 ResNet-18."
     )
 
