@@ -343,10 +343,13 @@ def test_hooks_of_modules_that_are_traced_into_are_named():
 
 @pytest.mark.filterwarnings("error")
 def test_hooks_of_a_module_that_is_never_called_are_not_named():
-    network = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
-    network[0].register_module("unused", nn.Linear(8, 8))
-    network[0].unused.register_forward_hook(lambda *_: None)
-    rbue.randomize(network, q=0.5)
+    class Auxiliary(nn.Sequential):
+        def forward(self, x):
+            return self[1](self[0](x))
+
+    network = Auxiliary(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+    network[2].register_forward_hook(lambda *_: None)
+    assert len(sites(rbue.randomize(network, q=0.5))) == 1
 
 
 def test_a_rectifier_deep_inside_a_module_that_depends_on_its_mode_is_replaced_there():
