@@ -405,7 +405,7 @@ def test_a_dataset_with_rows_of_a_users_own_method_alone_has_a_table(tmp_path):
     runs = read_records([result("MC-RReLU", where=DIGITS)])
     runs["row"] = "own(s=1)"
     suite = SimpleNamespace(tables=cells.build(runs, PAPER), best=lambda *_: "demo", compared={}, folder=tmp_path)
-    (digits,) = tables.by_dataset(suite)
+    (digits,) = tables.by_dataset(suite, tables.common_notes(suite))
     assert [row["name"] for row in digits["networks"][0]["main"]["rows"]][-1] == "own(s=1)"
 
 

@@ -32,8 +32,8 @@ def build(results, paper_dir, figures_dir, benchmarks_dir):
     suite = Suite.of(results, paper_dir, figures_dir, benchmarks_dir)
     headline, method, speed = pictures.headline(suite), pictures.method(suite), origins.speed(suite)
     others = [f for f in (headline, *method["pictures"], *(bars for _, bars in speed)) if f]
-    common = pictures.common_notes(suite)
-    networks = pictures.networks(suite, others, common)
+    table_notes, network_notes = tables.common_notes(suite), pictures.common_notes(suite)
+    networks = pictures.networks(suite, others, network_notes)
     drawn = others + [f for part in networks for f in part["pictures"]]
     parts = {
         "in_short": verdict.in_short(suite.findings),
@@ -46,14 +46,14 @@ def build(results, paper_dir, figures_dir, benchmarks_dir):
         "rows": suite.rows(),
         "greys": GREYS,
         "protocols": origins.protocols(suite),
-        "tables": tables.by_dataset(suite),
-        "table_notes": markup.groups(tables.common_notes(suite)),
+        "tables": tables.by_dataset(suite, table_notes),
+        "table_notes": markup.groups(table_notes),
         "positions": tables.positions(suite),
         "others": tables.others(suite),
         "unmeasured": tables.unmeasured(suite),
         "method": method,
         "networks": networks,
-        "network_notes": markup.groups(common),
+        "network_notes": markup.groups(network_notes),
         "claims": verdicts.section(suite),
         "coverage": origins.coverage(suite),
         "speed": speed,

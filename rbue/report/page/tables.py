@@ -44,9 +44,9 @@ def own_notes(found, common):
     return own(notes(found), [note for kind in (EVERY, protocol_of(found)) for note in common.get(kind, [])])
 
 
-def by_dataset(suite):
-    """Return the datasets with a measured table, in the paper's order, with their networks and notes."""
-    measured, common = measured_tables(suite), common_notes(suite)
+def by_dataset(suite, common):
+    """Return the datasets with a measured table, in the paper's order, with their networks and their own notes."""
+    measured = measured_tables(suite)
     datasets = sorted({found.dataset for found in measured}, key=name_order)
     parts = [(dataset, [t for t in measured if t.dataset == dataset]) for dataset in datasets]
     return [dataset_part(suite, dataset, found, common) for dataset, found in parts]
