@@ -225,10 +225,11 @@ def test_a_training_that_two_rows_share_counts_once():
 def test_a_cell_far_from_the_papers_has_a_reason_or_says_that_there_is_none():
     near, far = result("Single", accuracy=0.9495, ece=0.03), result("MC-RReLU", accuracy=0.90, ece=0.03)
     assert "Far from" not in markdown(table([near]))
-    note = "Far from the paper's number (points: percentage points): ResNet-18 MC-RReLU -4.68 points. Not explained."
+    where = "Far from the paper's number (points: percentage points): ResNet-18 MC-RReLU"
+    note = f"{where}: accuracy -4.68 points. Not explained."
     assert note in markdown(table([near, far]))
     known = markdown(table([result("SVI", accuracy=0.90, ece=0.3, where=("cifar10", "matched", "resnet18"))]))
-    assert "ResNet-18 SVI -4.42 points, ResNet-18 SVI ECE +0.260. The paper gives no settings of its SVI" in known
+    assert "ResNet-18 SVI: accuracy -4.42 points, ECE +0.260. The paper gives no settings of its SVI" in known
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -243,7 +244,8 @@ def test_many_cells_far_from_the_papers_are_counted_instead_of_listed():
     runs = [result(label, 0.5, where=("cifar10", "paper", arch)) for arch in archs for label in LABELS]
     (note,) = [line for line in markdown(table(runs)).splitlines() if "accuracy of" in line]
     printed = "-46.12 points to -42.80 points"  # 96.12 and 92.80; two rows have reasons of their own
-    assert f": accuracy of 28 cells ({printed}) and ECE of 4 cells (-0.020). Not explained." in note
+    told = f"VGG-13, ResNet-18, DenseNet-121: accuracy of 28 rows ({printed}) and ECE of 4 rows (-0.020)"
+    assert f": {told}. Not explained." in note
 
 
 def test_an_underscore_in_a_rows_name_is_text_in_latex():
