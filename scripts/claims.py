@@ -35,10 +35,10 @@ def main(argv=None):
     args = arguments(argv)
     found = collect_known(args.results)
     frames = our_frames(found)
-    ledger = build(found, args.paper, frames)
-    write(args.out, markdown(ledger))
+    ledger, answers = build(found, args.paper, frames), verdict.build(found, args.paper, frames)
+    write(args.out, markdown(ledger, verdict.in_full(answers) if answers else ""))
     if args.readme:
-        put_between(args.readme, BEGIN, END, verdict.markdown(verdict.build(found, args.paper, frames)))
+        put_between(args.readme, BEGIN, END, verdict.markdown(answers))
     if args.print:
         print(f"\n{summary(ledger)}\n")
     print(f"{args.out}: " + "; ".join(f"{what}: {count}" for what, count in counts(ledger)).replace("`", ""))

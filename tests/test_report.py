@@ -133,11 +133,16 @@ def test_pictures_have_words_and_tables_have_captions_and_headers(page):
 
 
 def test_the_page_opens_with_the_verdict(tmp_path, monkeypatch):
-    found = [verdict.Finding("On par?", "on par", "no", "It is 1 < 2 **lower**", ("A1",))]
+    said = "It is 1 < 2 **lower**"
+    found = [verdict.Finding("On par?", "on par", "no", f"{said}, with n = 1", said, ("A1",))]
+    found.append(verdict.Finding("Fast?", "fast", "not measured", "no GPU has measured it", "", ()))
     monkeypatch.setattr(verdict, "build", lambda *_: found)
     text = pages.build([], PAPER, tmp_path, tmp_path)
     assert '<h2>On par? <span class="badge bad">no</span></h2>' in text
-    assert "It is 1 &lt; 2 <strong>lower</strong>." in text and '<a href="#claim-a1">A1</a>' in text
+    shown = "It is 1 &lt; 2 <strong>lower</strong>"
+    assert f"<p>{shown}. <span" in text and '<a href="#claim-a1">A1</a>' in text
+    assert f"<details><summary>Details</summary><p>{shown}, with n = 1.</p></details>" in text
+    assert "<p>No GPU has measured it.</p>" in text and text.count("<summary>Details</summary>") == 1
     assert 'id="claim-a1"' in text and text.index("On par?") < text.index('id="tables"')
 
 
@@ -570,6 +575,16 @@ def test_the_page_never_scrolls_sideways(browser, width):
     assert browser.ask("document.documentElement.scrollWidth") <= width
     browser.ask("document.querySelectorAll('details').forEach(d => { d.open = true })")
     assert browser.ask("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [390, 500, 640, 900, 1400])
+def test_links_and_search_do_not_overlap(browser, width):
+    browser.resize(width)
+    link, search = (
+        browser.ask(f"document.querySelector('{part}').getBoundingClientRect().toJSON()")
+        for part in ("nav a:last-child", "#search")
+    )
+    assert link["right"] < search["left"] or link["bottom"] <= search["top"]
 
 
 @pytest.mark.parametrize("width", [390, 1280])

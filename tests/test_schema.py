@@ -23,6 +23,8 @@ from rbue.report.claims import markdown
 from rbue.report.claims.numbers import our_frames
 from rbue.report.figures import corruptions, framework, grids, networks, reliability, samples
 from rbue.report.records import records
+from rbue.report.verdict import build as answer
+from rbue.report.verdict import in_full
 from rbue.runs import results, schema
 from rbue.runs.compose import canonical
 
@@ -198,7 +200,7 @@ def write_reports(found, out):
         tables.write(table, out / "tables")
     for protocol, cells in position.build(runs, PAPER).items():
         position.write(protocol, cells, out / "tables")
-    (out / "claims.md").write_text(markdown(build_claims(found, PAPER)))
+    (out / "claims.md").write_text(markdown(build_claims(found, PAPER), in_full(answer(found, PAPER))))
 
 
 def test_a_new_setting_with_a_neutral_value_changes_no_name_and_no_byte(tmp_path):

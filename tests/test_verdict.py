@@ -1,5 +1,6 @@
 """The verdict follows the numbers: the paper's own, made-up ones, and none."""
 
+import re
 from dataclasses import replace
 from statistics import fmean
 
@@ -398,7 +399,11 @@ def test_the_best_row_in_nll_and_ood_detection_is_named_with_its_lead():
     assert ". The best variant of RBUE, MC-RReLU, has 0.750 (" in third.sentence
     assert "0.875 (+0.375 against Single, +0.375 against Deep" in last[1].sentence
     assert "best variant" not in last[1].sentence  # it is the best of all
-    assert "best? MC-DropReLU(0.9).** Over" in verdict.markdown(last)
+    assert [finding.brief for finding in last] == [
+        "NLL 0.250; MC-RReLU 0.500, Deep Ensemble(4) 0.750, Single 1.000",
+        "AUROC of the entropy 0.875; Deep Ensemble(4) 0.500, Single 0.500",
+    ]
+    assert "best?\n\n**MC-DropReLU(0.9).** Over" in verdict.in_full(last)
 
 
 def test_of_the_papers_methods_only_its_rows_can_be_the_best():
@@ -478,14 +483,45 @@ def test_the_headline_figure_counts_as_the_verdict_does(committed, evidence):
     assert f"in {accuracy} of {len(cells)} measured cells" in sentence and f"our ECE in {ece}." in sentence
 
 
-def test_the_text_links_each_answer_to_its_claims():
-    text = verdict.markdown(verdict.findings(measured()))
-    assert text.count("\n- **") == len(verdict.QUESTIONS)
+def test_a_table_has_one_line_per_question_with_a_link_to_all_that_is_known():
+    found = verdict.findings(measured())
+    text, full = verdict.markdown(found), verdict.in_full(found)
+    lines = [line for line in text.splitlines() if line.startswith("| [")]
+    for line, finding in zip(lines, found, strict=True):
+        assert line.startswith(f"| [{finding.claim}](results/claims.md#{finding.address}) | **")
+        assert f'<a id="{finding.address}"></a>\n\n### {finding.claim}\n\n**' in full and finding.sentence in full
+    assert "| **No** | Best variant: accuracy −1.29 [" in lines[1]
+    assert "| **Not measured** | No network has all the rows that this needs, with times" in lines[6]
     assert text.startswith(
         "**RBUE is better than Single, better than MC-Dropout, better than SVI and cheap to train. It is not"
     )
     assert "We did not measure whether it is cheap at test time or better calibrated under corruption" in text
-    assert "**Is RBUE on par with Deep Ensemble? No.**" in text and "(results/claims.md#a15)" in text
+    assert (
+        "### Is RBUE on par with Deep Ensemble?\n\n**No.** Compared" in full
+        and "Claims: [A15](#a15), [A1](#a1)." in full
+    )
+
+
+def test_the_numbers_in_the_table_are_those_of_the_details():
+    rows = {"Single": 0.3, "MC-Dropout(0.5)": 0.2, "Deep Ensemble(4)": 0.1, "MC-RReLU": 0.15, "MC-DropReLU(0.9)": 0.14}
+    found = [*verdict.findings(with_costs({ENSEMBLE: 0.5})), about(CORRUPTION, corrupted(rows))]
+    found.append(verdict.findings(with_scatter(0.09))[0])
+    briefs = [finding for finding in found if finding.brief]
+    assert len(briefs) == len(verdict.QUESTIONS) + 1
+    for finding in briefs:
+        numbers = re.findall(r"[−+]?\d+(?:\.\d+)?", finding.brief)
+        assert numbers and not [number for number in numbers if number not in finding.sentence], finding.brief
+    assert briefs[-2].brief == (
+        "median ECE at severity 5 on CIFAR-10 with ResNet-18: MC-DropReLU(0.9) 0.140, Single 0.300, "
+        "MC-Dropout(0.5) 0.200, Deep Ensemble(4) 0.100"
+    )
+    assert briefs[-1].brief.endswith("; by a stricter rule, in 81 and 90")
+
+
+def test_every_link_of_the_readme_into_the_page_of_claims_has_a_target():
+    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "results/claims.md"))
+    links = re.findall(r"\(results/claims\.md#([^)]+)\)", readme)
+    assert len(links) >= len(verdict.QUESTIONS) and not [link for link in links if f'<a id="{link}"></a>' not in page]
 
 
 @pytest.mark.parametrize(
@@ -503,4 +539,4 @@ def test_the_text_links_each_answer_to_its_claims():
 )
 def test_the_first_sentence_in_short_names_rbue(answers, text):
     words = zip(("fast", "good", "cheap"), answers, strict=True)
-    assert verdict.in_short([verdict.Finding("", short, answer, "", ()) for short, answer in words]) == text
+    assert verdict.in_short([verdict.Finding("", short, answer, "", "", ()) for short, answer in words]) == text

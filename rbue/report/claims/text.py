@@ -207,9 +207,11 @@ def folded(card):
     return "\n\n".join(["<details><summary>Numbers</summary>", "\n".join(lines), "</details>"])
 
 
-def markdown(ledger):
-    parts = ["# Does it hold? The paper's claims", table(["Judged on", "Verdicts"], counts(ledger))]
+def markdown(ledger, answers=""):
+    """Return the page of claims. `answers` is the text of the main answers, which opens it."""
+    parts = ["# Does it hold? The paper's claims", *filter(None, [answers]), "## The number of claims per verdict"]
     parts += [
+        table(["Judged on", "Verdicts"], counts(ledger)),
         *short_training(ledger),
         "## All claims in short",
         "*Paper*: do the printed numbers, or the text, support the claim? *Ours*: do our runs support it? If only "

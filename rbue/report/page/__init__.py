@@ -38,6 +38,7 @@ def build(results, paper_dir, figures_dir, benchmarks_dir):
     parts = {
         "in_short": verdict.in_short(suite.findings),
         "verdict": verdicts.opening(suite.findings),
+        "numbers": verdict.NUMBERS,
         "reading": verdict.READING,
         "headline": headline,
         "too_dark": pictures.too_dark(drawn),

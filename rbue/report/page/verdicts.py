@@ -22,13 +22,14 @@ ANSWERS = {  # answer of a finding → the class that colours it
 
 
 def opening(findings):
-    """Return the verdict that opens the page: each answer with its reason, and links to the claims behind it."""
+    """Return the verdict that opens the page: each answer, its numbers, its details, and the claims behind it."""
     return [
         {
             "claim": finding.claim,
             "answer": finding.answer,
             "kind": ANSWERS.get(finding.answer, "open"),
-            "sentence": f"{finding.sentence}.",
+            "numbers": f"{finding.numbers}.",
+            "sentence": f"{finding.sentence}." if finding.brief else "",
             "claims": [(name, f"#{slug('claim', name)}") for name in finding.ids],
         }
         for finding in findings

@@ -8,7 +8,7 @@ evidence    our numbers under one protocol, the printed ones, and costs and scor
 quality     accuracy, ECE, other scores and diversity
 cost        training and test time
 corruption  calibration on corrupted images
-text        the findings for the README
+text        the findings for the README and the page of claims
 """
 
 from collections.abc import Callable
@@ -21,10 +21,11 @@ from rbue.report.verdict.corruption import under_corruption
 from rbue.report.verdict.cost import inference_cost, training_cost
 from rbue.report.verdict.evidence import Evidence, gather
 from rbue.report.verdict.quality import baseline, best_row, compare, deep_ensemble, diversity, printed_numbers
-from rbue.report.verdict.text import BEGIN, END, READING, Finding, in_short, markdown
+from rbue.report.verdict.text import BEGIN, END, NUMBERS, READING, Finding, in_full, in_short, markdown
 
-__all__ = ["BEGIN", "END", "IN_ACCURACY", "IN_ECE", "NO", "NO_TIMES", "PARTLY", "QUESTIONS", "READING", "UNKNOWN"]
-__all__ += ["YES", "Finding", "build", "compare", "findings", "in_short", "inference_cost", "markdown"]
+__all__ = ["BEGIN", "END", "IN_ACCURACY", "IN_ECE", "NO", "NO_TIMES", "NUMBERS", "PARTLY", "QUESTIONS", "READING"]
+__all__ += ["UNKNOWN", "YES", "Finding", "build", "compare", "findings", "in_full", "in_short", "inference_cost"]
+__all__ += ["markdown"]
 
 RANKINGS = [  # question, metric, its name, and whether more (1) or less (-1) is better
     ("Which method has the lowest NLL?", "nll", "NLL", -1),

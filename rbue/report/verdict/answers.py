@@ -1,13 +1,23 @@
 """The possible answers, and what several of them say."""
 
+from typing import NamedTuple
+
 from rbue.report.claims.evidence import listed, places_text
 from rbue.report.rows import protocol_text
 
-Found = tuple[str, str]  # answer and sentence
+
+class Found(NamedTuple):
+    """The answer to one question, the sentences that say why, and the main numbers in a few words."""
+
+    answer: str
+    sentence: str
+    brief: str = ""
+
+
 YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
 IN_ACCURACY, IN_ECE = "in accuracy, not in ECE", "in ECE, not in accuracy"
-NOTHING = UNKNOWN, "No network has all the rows that this needs"
-NO_TIMES = UNKNOWN, f"{NOTHING[1]}, with times from a GPU"  # other programs take part of a CPU's time
+NOTHING = Found(UNKNOWN, "No network has all the rows that this needs")
+NO_TIMES = Found(UNKNOWN, f"{NOTHING.sentence}, with times from a GPU")  # other programs take part of a CPU's time
 
 
 def answer(parts: list[bool]) -> str:

@@ -27,7 +27,7 @@ def under_corruption(e: Evidence) -> Found:
     described in full."""
     networks = tested(e)
     if not networks:
-        return UNKNOWN, NOTHING[1] + unused(e, networks)
+        return Found(UNKNOWN, NOTHING.sentence + unused(e, networks))
     wins = [severities_won(network) for network in networks]
     text = described(e, networks[0], than(wins[0]))
     for network, won in zip(networks[1:], wins[1:], strict=True):
@@ -35,7 +35,8 @@ def under_corruption(e: Evidence) -> Found:
             f". On {named(e, network)}, where {len(network.variants)} of {len(PROPOSED)} variants are measured, the "
             f"best variant's median ECE is lower {than(won)}"
         )
-    return answer([won > 2 for found in wins for won in found.values()]), text + unused(e, networks)
+    verdict = answer([won > 2 for found in wins for won in found.values()])
+    return Found(verdict, text + unused(e, networks), in_brief(e, networks[0]))
 
 
 def tested(e: Evidence) -> list[Tested]:
@@ -72,6 +73,15 @@ def described(e: Evidence, network: Tested, lower_than: str) -> str:
         f"is lower {lower_than}. At severity 5, the median ECE is {hardest}"
         + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
+
+
+def in_brief(e: Evidence, network: Tested) -> str:
+    """Return the median ECEs at the highest severity, that of the best variant first."""
+    values, rows = network.evidence.ours.values, [*network.variants, *network.others]
+    ece = {row: values[*network.place, row, SHIFTED_ECE[-1]].mean for row in rows}
+    best = min(network.variants, key=ece.get)
+    others = ", ".join(f"{row} {ece[row]:.3f}" for row in network.others)
+    return f"median ECE at severity 5 on {named(e, network)}: {best} {ece[best]:.3f}, {others}"
 
 
 def unused(e: Evidence, networks: list[Tested]) -> str:

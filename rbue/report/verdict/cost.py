@@ -25,7 +25,8 @@ def training_cost(e: Evidence) -> Found:
     )
     if parameters:
         text += f" and stores {median(parameters):.0f} times as many parameters"
-    return (YES if 2 * max(ours) <= median(times[ENSEMBLE]) else NO), text
+    brief = f"{median(ours):.2f} times Single's time; Deep Ensemble(4): {median(times[ENSEMBLE]):.2f} times"
+    return Found(YES if 2 * max(ours) <= median(times[ENSEMBLE]) else NO, text, brief)
 
 
 def inference_cost(e: Evidence) -> Found:
@@ -57,4 +58,5 @@ def inference_cost(e: Evidence) -> Found:
             f"the other half of the test set), gives Single {ece[SINGLE, 'tempered_ece']:.3f} and {Q95} "
             f"{ece[Q95, 'tempered_ece']:.3f} with {passes:.0f} passes"
         )
-    return (YES if median(ratio) <= 1 else NO), text
+    brief = f"{passes:.0f} passes: {median(ratio):.1f} times Deep Ensemble(4)'s time"
+    return Found(YES if median(ratio) <= 1 else NO, text, brief)

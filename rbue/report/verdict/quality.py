@@ -27,13 +27,25 @@ def compare(gaps: dict[str, Value]) -> str:
 
 def compare_in(metric: str, gap: Value) -> str:
     """Return `a lower ECE (−0.020 [−0.022, −0.018])`, with the 95 % interval in square brackets."""
-    name, digits, unit = WORDS[metric]
+    name, _, unit = WORDS[metric]
+    sign = gap.sign * (-1 if metric == "ece" else 1)
+    found = ("no measurable difference in", "a higher", "a lower")[sign]
+    return f"{found} {name} ({difference(metric, gap)}{unit})"
+
+
+def difference(metric: str, gap: Value) -> str:
+    """Return `−0.020 [−0.022, −0.018]`: a gap, positive if better, as the difference of the metric itself."""
+    _, digits, _ = WORDS[metric]
     shown = gap * (-1 if metric == "ece" else 1)
     numbers = shown.mean, shown.mean - shown.reach, shown.mean + shown.reach
     digits += any(round(number, digits) == 0 for number in numbers[1:])  # an end of zero would hide its sign
     size, low, high = (signed(number, f".{digits}f") for number in numbers)
-    found = ("no measurable difference in", "a higher", "a lower")[shown.sign]
-    return f"{found} {name} ({size} [{low}, {high}]{unit})"
+    return f"{size} [{low}, {high}]"
+
+
+def in_brief(gaps: dict[str, Value]) -> str:
+    """Return `accuracy −0.19 [−0.37, −0.01] points, ECE −0.009 [−0.011, −0.008]`."""
+    return f"accuracy {difference('accuracy', gaps['accuracy'])} points, ECE {difference('ece', gaps['ece'])}"
 
 
 def signed(number: float, form: str) -> str:
@@ -59,15 +71,19 @@ def printed_numbers(e: Evidence) -> Found:
     gaps = {m: [e.ours.values[(*c, m)] - e.printed.values[(*c, m)] for c in cells] for m in QUALITY}
     allowed = {m: [gap.half + gap.reach for gap in gaps[m]] for m in QUALITY}
     agree = {m: sum(abs(gap.mean) <= most for gap, most in zip(gaps[m], allowed[m], strict=True)) for m in QUALITY}
+    stricter = agree_by_seeds(e, cells, gaps)
     lower = sum(gap.mean < 0 for gap in gaps["ece"])
     middle = {m: median(abs(gap.mean) for gap in gaps[m]) for m in QUALITY}
     text = (
         f"{e.setting}our accuracy agrees with the printed one in {agree['accuracy']} of {len(cells)} measured cells, "
         f"our ECE in {agree['ece']}. The median difference is {middle['accuracy']:.2f} percentage points of accuracy "
         f"and {middle['ece']:.3f} of ECE; our ECE is lower in {lower} cells. {width(allowed)}"
-        f"{on_same_images(e, cells, gaps)}{left_out(e.unused)}"
+        f"{on_same_images(stricter, len(cells))}{left_out(e.unused)}"
     )
-    return reproduced(agree, len(cells)), text[0].upper() + text[1:]
+    brief = f"accuracy agrees in {agree['accuracy']} of {len(cells)} cells, ECE in {agree['ece']}"
+    if stricter:
+        brief += f"; by a stricter rule, in {stricter['accuracy']} and {stricter['ece']}"
+    return Found(reproduced(agree, len(cells)), text[0].upper() + text[1:], brief)
 
 
 def reproduced(agree: dict[str, int], cells: int) -> str:
@@ -84,18 +100,24 @@ def width(allowed: dict[str, list[float]]) -> str:
     )
 
 
-def on_same_images(e: Evidence, cells: list, gaps: dict[str, list[Value]]) -> str:
-    """Say how many cells agree by a stricter rule, and what the answer would be: on the same images, only the seeds
-    differ. Nothing is said unless every cell has a known variance over seeds."""
+def agree_by_seeds(e: Evidence, cells: list, gaps: dict[str, list[Value]]) -> dict[str, int]:
+    """Count the cells that agree by a stricter rule: on the same images, only the seeds differ. Return an empty dict
+    unless every cell has a known variance over seeds."""
     known = {m: [seeds_apart(e.ours.values[(*c, m)], e.ours.n[(*c, m)]) for c in cells] for m in QUALITY}
     if None in (*known["accuracy"], *known["ece"]):
+        return {}
+    return {m: sum(abs(g.mean) <= g.half + s.reach for g, s in zip(gaps[m], known[m], strict=True)) for m in QUALITY}
+
+
+def on_same_images(agree: dict[str, int], cells: int) -> str:
+    """Say how many cells agree by the stricter rule, and what the answer would be."""
+    if not agree:
         return ""
-    agree = {m: sum(abs(g.mean) <= g.half + s.reach for g, s in zip(gaps[m], known[m], strict=True)) for m in QUALITY}
     return (
         ". This rule is lenient, since the paper and we test on the same images. If only rounding and the noise of "
         "seeds count, and the paper trained each network once, the accuracy agrees in "
         f"{agree['accuracy']} cells and the ECE in {agree['ece']}; by this rule, the answer is "
-        f"“{reproduced(agree, len(cells))}”"
+        f"“{reproduced(agree, cells)}”"
     )
 
 
@@ -128,7 +150,8 @@ def deep_ensemble(e: Evidence) -> Found:
         f"These numbers are the {about(e, places, [ENSEMBLE, *PROPOSED])}. For each pair and each "
         "metric, we chose the best variant on the test images. This favours RBUE"
     )
-    return answer_per_metric(**{metric: gap.sign >= 0 for metric, gap in gaps.items()}), text
+    answers = {metric: gap.sign >= 0 for metric, gap in gaps.items()}
+    return Found(answer_per_metric(**answers), text, f"best variant: {in_brief(gaps)}")
 
 
 def baseline(name: str, rows: list[str], e: Evidence, reading: str = "") -> Found:
@@ -148,7 +171,7 @@ def baseline(name: str, rows: list[str], e: Evidence, reading: str = "") -> Foun
         f"both metrics in {better_in_both(e, pairs) or 'none'} and worse in both in "
         f"{better_in_both(e, reverse) or 'none'} (with Holm's correction)"
     )
-    return answer_per_metric(**{metric: gap.sign > 0 for metric, gap in gaps.items()}), text
+    return Found(answer_per_metric(**{metric: gap.sign > 0 for metric, gap in gaps.items()}), text, in_brief(gaps))
 
 
 def by_variant(rows: list[str], places: list, e: Evidence) -> str:
@@ -200,7 +223,11 @@ def best_row(e: Evidence, metric: str, name: str, sign: int) -> Found | None:
     )
     if cheap not in (best, ours):
         text += f". The best method that trains one network, {cheap}, has {against(cheap, means)}"
-    return best, text + (f". The best variant of RBUE, {ours}, has {against(ours, means)}" if ours != best else "")
+    if ours != best:
+        text += f". The best variant of RBUE, {ours}, has {against(ours, means)}"
+    others = dict.fromkeys(row for row in (cheap, ours, ENSEMBLE, SINGLE) if row != best)
+    brief = f"{name} {means[best]:.3f}; {', '.join(f'{row} {means[row]:.3f}' for row in others)}"
+    return Found(best, text, brief)
 
 
 def against(row: str, means: dict[str, float]) -> str:
@@ -225,4 +252,4 @@ def diversity(e: Evidence) -> Found:
         f"The mean Jensen–Shannon divergence between two samples, divided by that of {P5}, is {shown} (range over "
         f"{up_to}{settings(max(places, key=len))})"
     )
-    return answer(more), text
+    return Found(answer(more), text, f"divergence relative to {P5}'s: {shown}")

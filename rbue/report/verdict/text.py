@@ -1,11 +1,21 @@
-"""The findings as text: in one paragraph, and as a list for the README."""
+"""The findings as text: in one paragraph, as a table for the README, and in full for the page of claims."""
 
+import re
 from dataclasses import dataclass
 
 from rbue.report.claims.evidence import listed
 from rbue.report.verdict.answers import IN_ACCURACY, IN_ECE, NO, PARTLY, UNKNOWN, YES
 
 BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
+DETAILS = "results/claims.md"  # as the README names the page that has the answers in full
+LINKED = "Each question links to its details: networks, seeds, and which method a choice of ours favours. "
+NUMBERS = (
+    "Accuracy and ECE (expected calibration error) are differences: RBUE minus the other method. They are means over "
+    "RBUE's five variants and over all dataset-network pairs where the rows are measured. A *variant* is MC-RReLU, or "
+    "MC-DropReLU with one of the paper's four q. Points are percentage points. Square brackets hold 95 % intervals. "
+    "ECE and NLL (negative log-likelihood) are better if lower, the AUROC if higher. A *cell* is one method on one "
+    "network and one dataset."
+)
 READING = (
     "A *variant* is MC-RReLU, or MC-DropReLU with one of the paper's four q. A *cell* is one method on one network and "
     "one dataset. n is the number of seeds. ECE is the expected calibration error and NLL the negative log-likelihood: "
@@ -26,7 +36,16 @@ class Finding:
     short: str
     answer: str
     sentence: str
+    brief: str  # the main numbers in a few words; empty if the sentence has none
     ids: tuple[str, ...]  # the claims of the ledger that have the details
+
+    @property
+    def address(self) -> str:
+        return re.sub("[^a-z0-9]+", "-", self.claim.lower()).strip("-")
+
+    @property
+    def numbers(self) -> str:
+        return capital(self.brief or self.sentence)
 
 
 def in_short(found: list[Finding]) -> str:
@@ -46,11 +65,23 @@ def in_short(found: list[Finding]) -> str:
 
 
 def markdown(found: list[Finding]) -> str:
-    """Return the answer in one line, the findings as a list with links to their claims, and how to read them."""
-    lines = [f"**{in_short(found)}.**", ""]
-    for finding in found:
-        links = ", ".join(f"[{name}](results/claims.md#{name.lower()})" for name in finding.ids)
+    """Return the answer in one paragraph, then one line per question: its answer and the main numbers."""
+    lines = [f"**{in_short(found)}.**", "", "| question | answer | numbers |", "| --- | --- | --- |"]
+    for each in found:
+        lines.append(f"| [{each.claim}]({DETAILS}#{each.address}) | **{capital(each.answer)}** | {each.numbers} |")
+    return "\n".join([*lines, "", LINKED + NUMBERS])
+
+
+def in_full(found: list[Finding]) -> str:
+    """Return every answer with all its sentences and the claims behind it, and how to read them."""
+    parts = ["## The main answers", READING]
+    for each in found:
+        links = ", ".join(f"[{name}](#{name.lower()})" for name in each.ids)
         evidence = f" Claims: {links}." if links else ""
-        answer = finding.answer[0].upper() + finding.answer[1:]
-        lines.append(f"- **{finding.claim} {answer}.** {finding.sentence}.{evidence}")
-    return "\n".join([*lines, "", READING])
+        head = f'<a id="{each.address}"></a>\n\n### {each.claim}'  # the README links to this address
+        parts += [head, f"**{capital(each.answer)}.** {each.sentence}.{evidence}"]
+    return "\n\n".join(parts)
+
+
+def capital(text: str) -> str:
+    return text[0].upper() + text[1:]
