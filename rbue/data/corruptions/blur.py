@@ -63,7 +63,7 @@ def motion(x, angle, radius, sigma):
     order, weights = angle.argsort(), _half_gaussian(2 * radius + 1, sigma)
     reach = len(weights) - 1
     wide = extend(x[order].float(), reach, "nearest")
-    total = torch.full_like(x, 0.5, dtype=torch.float32)  # ImageMagick rounds
+    total = torch.full_like(x, 0.5, dtype=torch.float32)  # ImageMagick 6.8.9 and 6.9.7 round; 6.9.11 does not
     for weight, offsets in zip(weights, _offsets(angle[order], len(weights)), strict=True):
         for start, stop, row, column in _runs(offsets):
             total[start:stop].add_(window(wide[start:stop], reach, row, column), alpha=weight)
