@@ -557,12 +557,44 @@ def test_a_batch_is_not_larger_than_the_test_set(digits_run, few_digits):
 )
 def test_a_short_evaluation_is_timed_several_times(times, expected, monkeypatch):
     """The median of up to five; no further one once 0.3 s have gone by."""
-    left = iter(times)
-    monkeypatch.setattr(evaluator.Evaluator, "__init__", lambda self: setattr(self, "shared_gpu", False))
-    monkeypatch.setattr(evaluator.Evaluator, "__call__", lambda *_, **__: ("predictions", {"seconds": next(left)}))
-    evaluated, cost = evaluator.Evaluator().timed(torch.zeros(10, 3, 2, 2))
-    assert evaluated == "predictions"
-    assert cost == {"seconds": times[0], "ms_per_image": pytest.approx(expected)}
+    left, about = iter(times), {"engine": "eager", "passes": 2}
+    answer = timed_by(lambda most: next(left), monkeypatch, about)
+    expected = {"ms_per_image": pytest.approx(expected), "first_ms_per_image": None}
+    assert answer == ("predictions", {"seconds": times[0]} | about | expected)
+
+
+def timed_by(seconds, monkeypatch, about, shared=False):
+    """Return what `timed` makes of evaluations of ten images that take seconds(most)."""
+
+    def call(self, images, quiet=False, most=None):
+        return "predictions", {"seconds": seconds(most)} | about
+
+    monkeypatch.setattr(evaluator.Evaluator, "__init__", lambda self: setattr(self, "shared_gpu", shared))
+    monkeypatch.setattr(evaluator.Evaluator, "__call__", call)
+    return evaluator.Evaluator().timed(torch.zeros(10, 3, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("engine", "passes", "shared", "expected"),
+    [
+        ("captured", 100, False, (400, 10)),
+        ("captured", 1, False, (400, None)),
+        ("eager", 100, False, (400, None)),
+        ("captured", 100, True, (None, None)),
+    ],
+)
+def test_the_first_of_several_captured_passes_is_also_timed(engine, passes, shared, expected, monkeypatch):
+    about = {"engine": engine, "passes": passes}
+    _, cost = timed_by(lambda most: 4.0 if most is None else 0.1 * most, monkeypatch, about, shared)
+    assert (cost["ms_per_image"], cost["first_ms_per_image"]) == expected
+
+
+def test_at_most_so_many_passes_are_run(digits_run, few_digits):
+    run = digits_run("method=dropreLU", "samples=4")
+    test = evaluator.Evaluator(run, [methods.build(run, 10, 100).eval()], few_digits, torch.device("cpu"))
+    (all_four, _), (one, _) = test(few_digits.test_images), test(few_digits.test_images, most=1)
+    assert len(all_four.first) == 4 and len(one.first) == 1
+    assert torch.equal(one.mean, all_four.first[0]) and not torch.equal(one.mean, all_four.mean)
 
 
 class Replayed(evaluator.Captured):

@@ -265,6 +265,8 @@ def test_the_first_pass_costs_what_the_twin_costs_and_the_others_share_the_rest(
     network = only([sampled("MC-Dropout(0.5)", 0.8, 0.9) | {"twin": {"ms_per_image": 0.102}}])  # noise only at the end
     assert samples.load(network).ms.tolist() == pytest.approx([0.102, 0.104])
     assert samples.milliseconds(network.runs.result[0], 100) == pytest.approx(0.3)
+    measured = {"first_ms_per_image": 0.201, "twin": {"ms_per_image": 0.102}}
+    assert samples.load(only([sampled("SVI", 0.8, 0.9) | measured])).ms.tolist() == pytest.approx([0.201, 0.202])
 
 
 def test_without_times_the_curves_are_drawn_against_passes_alone(tmp_path):

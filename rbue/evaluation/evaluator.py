@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -171,11 +172,14 @@ class Evaluator:
     def prepare(self, x: Tensor) -> Tensor:
         return augment.normalise(x, self.mean, self.std).to(self.dtype)
 
-    def __call__(self, images: Tensor, quiet: bool = False) -> tuple["Evaluated", dict[str, Any]]:
-        """Predict uint8 images (N, 3, H, W). Return the predictions, and the time and memory that they took."""
+    def __call__(
+        self, images: Tensor, quiet: bool = False, most: int | None = None
+    ) -> tuple["Evaluated", dict[str, Any]]:
+        """Predict uint8 images (N, 3, H, W), with at most `most` passes. Return the predictions, and the time and
+        memory that they took."""
         images = nhwc(images, self.device)
         with devices.measured(self.device) as cost, torch.no_grad():
-            evaluated = evaluate(self.draws, images, self.prepare, self.batch, quiet)
+            evaluated = evaluate(self.draws, images, self.prepare, self.batch, quiet, most)
         self.refuse_not_finite(evaluated)
         peak = max(self.peak, cost["peak_memory_bytes"])  # replaying a CUDA graph allocates no memory
         rate = {"images": len(images), "peak_memory_bytes": peak}
@@ -190,16 +194,21 @@ class Evaluator:
             raise UserError(f"{told}: {way_out}; this is another run")
 
     def timed(self, images: Tensor, quiet: bool = False) -> tuple["Evaluated", dict[str, Any]]:
-        """Predict images as a call does, with the milliseconds per image. They are the median of several evaluations
-        if these are short: on a GPU, the time of a single one of 50 ms varies by a factor of four. They are None if
-        other processes use the GPU."""
+        """Predict images as a call does, with the milliseconds per image of all passes and of the first one. They are
+        None if other processes use the GPU. The first pass is timed only if passes are captured one by one: it may cost
+        more than the others, since layers before the first noise are computed once."""
         evaluated, cost = self(images, quiet)
-        if self.shared_gpu:
-            return evaluated, cost | {"ms_per_image": None}
-        times = [cost["seconds"]]
-        while len(times) < REPEATS and sum(times) < SHORT:
-            times.append(self(images, quiet=True)[1]["seconds"])
-        return evaluated, cost | {"ms_per_image": 1000 * median(times) / len(images)}
+        one_by_one = cost["engine"] == "captured" and cost["passes"] > 1
+        ms = None if self.shared_gpu else self.milliseconds(images, [cost["seconds"]])
+        first = None if self.shared_gpu or not one_by_one else self.milliseconds(images, [], most=1)
+        return evaluated, cost | {"ms_per_image": ms, "first_ms_per_image": first}
+
+    def milliseconds(self, images: Tensor, times: list[float], most: int | None = None) -> float:
+        """Return the milliseconds per image. They are the median of several evaluations if these are short: on a GPU,
+        the time of a single one of 50 ms varies by a factor of four. `times` are those already measured."""
+        while not times or (len(times) < REPEATS and sum(times) < SHORT):
+            times = [*times, self(images, quiet=True, most=most)[1]["seconds"]]
+        return 1000 * median(times) / len(images)
 
 
 def weights_hash(networks):
@@ -261,8 +270,9 @@ class Evaluated:
     by_count: dict[int, Tensor]
 
 
-def evaluate(draws, images, prepare, batch, quiet=False):
-    """Run every sampler on all images. Results are on the CPU. `prepare` turns uint8 images into a network's input.
+def evaluate(draws, images, prepare, batch, quiet=False, most=None):
+    """Run every sampler on all images, or only the first `most` passes. Results are on the CPU. `prepare` turns uint8
+    images into a network's input.
 
     `quiet` is for a caller that shows its own progress bar.
     """
@@ -270,16 +280,16 @@ def evaluate(draws, images, prepare, batch, quiet=False):
     with tqdm(total=len(images), desc="evaluation", unit="image", disable=quiet or bars()) as bar:
         for first in range(0, len(images), batch):
             x = prepare(images[first : first + batch])
-            parts.append(evaluate_batch(draws, x, torch.arange(first, first + len(x), device=x.device)))
+            parts.append(evaluate_batch(draws, x, torch.arange(first, first + len(x), device=x.device), most))
             bar.update(len(x))
     by_count = {k: torch.cat([part.by_count[k] for part in parts]) for k in parts[0].by_count}
     mean, spread = (torch.cat([getattr(part, name) for part in parts]) for name in ("mean", "sample_entropy"))
     return Evaluated(mean, spread, torch.cat([part.first for part in parts], 1), by_count)
 
 
-def evaluate_batch(draws, x, rows):
+def evaluate_batch(draws, x, rows, most=None):
     total, entropies, first, by_count = 0, 0, [], {}
-    for k, probs in enumerate((p for draw in draws for s in draw(x, rows) for p in s), 1):
+    for k, probs in enumerate(islice((p for draw in draws for s in draw(x, rows) for p in s), most), 1):
         total, entropies = total + probs, entropies + metrics.entropy(probs)
         if k <= DIVERSE:
             first.append(probs.clone())

@@ -110,6 +110,7 @@ def content_of(run, report, trainings, cost):
         **report,
         "seconds": seconds,
         "test_ms_per_image": cost["ms_per_image"],
+        "first_ms_per_image": cost["first_ms_per_image"],
         "images": cost["images"],
         "passes": cost["passes"],
         "parameters": sum(t["parameters"] for t in trainings),

@@ -234,6 +234,7 @@ class Result:
     passes: int | None = None
     parameters: int | None = None
     test_ms_per_image: float | None = None
+    first_ms_per_image: float | None = None  # of the first pass alone; older results lack it
     peak_memory_bytes: Memory = field(default_factory=Memory)
     trainings: list[Training] = field(default_factory=list)
     environment: Environment = field(default_factory=Environment)

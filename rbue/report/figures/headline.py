@@ -126,6 +126,7 @@ def scaled(network, curves):
 # --- draw -------------------------------------------------------------------------------------------------------------
 
 
+SHAPE = "#888888"  # in the legend, so that a shape is not taken for Single's points, which are as dark as text
 SHAPES = dict(zip(ARCHS, "soD", strict=True))
 FILLINGS = dict(zip(DATASETS, ("full", "none", "left"), strict=True))
 FILLED = {"full": "filled", "none": "hollow", "left": "half filled"}
@@ -191,7 +192,7 @@ def place_handles(cells):
     shapes = {arch_name(arch): place_look(("", arch)) for arch in sorted(archs, key=name_order)}
     looks = {name: place_look((name, "")) for name in datasets}
     fillings = {f"{FILLED[look['fillstyle']]}: {dataset_name(name)}": look for name, look in looks.items()}
-    return {name: Line2D([], [], color=INK, linestyle="none", **look) for name, look in (shapes | fillings).items()}
+    return {name: Line2D([], [], color=SHAPE, linestyle="none", **look) for name, look in (shapes | fillings).items()}
 
 
 def cost_handles(frame, place):
@@ -220,8 +221,9 @@ def caption(cells, network, frame):
     if network:
         hardware, precision = (" and ".join(sorted(set(network.clean[key]))) for key in ("hardware", "precision"))
         parts.append(
-            f"{'Right: ' if len(cells) else ''}{network.title()}, {hardware} ({precision}), {count_text(frame.n)}. "
-            f"One point per number of passes.{uncompiled_text(network, frame.row, 'Not compiled, so slower')}"
+            f"{'Right: ' if len(cells) else ''}{network.title()}, {hardware} ({precision}), {count_text(frame.n)}.\n"
+            "One point per number of passes; times in between are interpolated."
+            f"{uncompiled_text(network, frame.row, 'Not compiled, so slower')}"
         )
     return "\n".join(parts)
 

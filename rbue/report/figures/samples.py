@@ -1,8 +1,8 @@
 """The value of more samples: accuracy, ECE and NLL against passes and milliseconds, with Deep Ensemble for comparison.
 
 The paper uses 100 samples and never shows fewer. One sample is one pass through the network, and so is one member.
-Milliseconds are measured for all passes together and for one pass without noise; passes in between share the
-difference equally.
+Milliseconds are measured for all passes together and for the first one; passes in between share the difference
+equally. In older results, the first pass is taken to cost as much as the deterministic network.
 """
 
 from itertools import product
@@ -15,6 +15,7 @@ from rbue.report.figures.frames import count_text, methods_of, stacked, uncompil
 from rbue.report.records import over_seeds
 
 SCORES = list(style.METRICS)
+BETWEEN = "\nmilliseconds between the first and the last pass are interpolated"
 COSTS = {"samples": "Passes: samples or members", "ours_ms": "Milliseconds per image"}
 
 
@@ -37,11 +38,11 @@ def by_samples(result):
 def milliseconds(result, samples):
     """Return the milliseconds per image for this many passes; NaN if an older result has no time.
 
-    Layers before the first noise are computed once, so the first pass costs more: as much as the deterministic network.
+    Layers before the first noise are computed once, so the first pass may cost more than the others.
     """
     total, passes = (value or float("nan") for value in (result.test_ms_per_image, result.passes))
-    twin = (result.twin or {}).get("ms_per_image") or 0
-    first = max(total / passes, min(total, twin))
+    known = result.first_ms_per_image or (result.twin or {}).get("ms_per_image") or 0
+    first = max(total / passes, min(total, known))
     return first + (samples - 1) * (total - first) / max(passes - 1, 1)
 
 
@@ -123,5 +124,7 @@ def draw(network, folder):
     if frame.empty or frame.samples.max() == 1:
         return []
     numbers = curves(frame)
-    title = f"{network.title()}, {count_text(numbers.n)}{dotted_text(numbers)}{uncompiled_text(network, numbers.row)}"
+    title = f"{network.title()}, {count_text(numbers.n)}{dotted_text(numbers)}"
+    between = BETWEEN if numbers.ours_ms.notna().any() else ""
+    title += between + uncompiled_text(network, numbers.row)
     return style.save(panels(numbers, title), folder / "samples", numbers)
