@@ -25,7 +25,7 @@ def training_cost(e: Evidence) -> Found:
     )
     if parameters:
         text += f" and stores {median(parameters):.0f} times as many parameters"
-    brief = f"{median(ours):.2f} times Single's time; Deep Ensemble(4): {median(times[ENSEMBLE]):.2f} times"
+    brief = f"{median(ours):.2f} times as long as Single; Deep Ensemble(4): {median(times[ENSEMBLE]):.2f} times"
     return Found(YES if 2 * max(ours) <= median(times[ENSEMBLE]) else NO, text, brief)
 
 
@@ -43,12 +43,14 @@ def inference_cost(e: Evidence) -> Found:
         f"A variant with {passes:.0f} passes takes {median(ratio):.1f} times as long per image as Deep Ensemble(4) "
         f"(median of {len(ratio)} cells, range {from_to(ratio, decimals(1))})"
     )
+    brief = f"{passes:.0f} passes take {median(ratio):.1f} times as long as Deep Ensemble(4)"
     if not alike:
         favoured = "Deep Ensemble(4)" if pairs[0][0]["uncompiled"] else "the variants"
         text += (
-            f". This favours {favoured}, since only the passes of {favoured} were compiled. The numbers of passes, "
-            f"{passes:.0f} and 4, have a ratio of {passes / 4:.0f}"
+            f". This favours {favoured}, since only the passes of {favoured} were compiled. If all passes took equally "
+            f"long, {passes:.0f} passes would take {passes / 4:.0f} times as long as 4"
         )
+        brief += f"; this favours {favoured}, since only these were compiled"
     ece = {(row, kind): e.mean_cost(row, kind) for row in (SINGLE, Q95) for kind in ("ece", "ece_10", "tempered_ece")}
     if all(ece[row, kind] for row in (SINGLE, Q95) for kind in ("ece", "tempered_ece")):
         fewer = f"{ece[Q95, 'ece_10']:.3f} with 10 passes and " if ece[Q95, "ece_10"] else ""
@@ -58,5 +60,4 @@ def inference_cost(e: Evidence) -> Found:
             f"the other half of the test set), gives Single {ece[SINGLE, 'tempered_ece']:.3f} and {Q95} "
             f"{ece[Q95, 'tempered_ece']:.3f} with {passes:.0f} passes"
         )
-    brief = f"{passes:.0f} passes: {median(ratio):.1f} times Deep Ensemble(4)'s time"
     return Found(YES if median(ratio) <= 1 else NO, text, brief)

@@ -82,7 +82,8 @@ def printed_numbers(e: Evidence) -> Found:
     )
     brief = f"accuracy agrees in {agree['accuracy']} of {len(cells)} cells, ECE in {agree['ece']}"
     if stricter:
-        brief += f"; by a stricter rule, in {stricter['accuracy']} and {stricter['ece']}"
+        answer_then = f"then the answer is “{reproduced(stricter, len(cells))}”"
+        brief += f"; by a stricter rule, in {stricter['accuracy']} and {stricter['ece']} ({answer_then})"
     return Found(reproduced(agree, len(cells)), text[0].upper() + text[1:], brief)
 
 
@@ -167,9 +168,9 @@ def baseline(name: str, rows: list[str], e: Evidence, reading: str = "") -> Foun
         f"Compared with {name}, the mean of the five variants shows {compare(gaps)}. {reading}"
         f"{by_variant(rows, places, e)}"
         f"These numbers are the {about(e, places, [*rows, *PROPOSED])}. {beside_printed(name, rows, places, e)}"
-        f"Of {len(pairs)} comparisons of one variant with {' or '.join(rows)} on one network, the variant is better in "
-        f"both metrics in {better_in_both(e, pairs) or 'none'} and worse in both in "
-        f"{better_in_both(e, reverse) or 'none'} (with Holm's correction)"
+        f"We compared each variant with {' or '.join(rows)} on each network: {len(pairs)} comparisons. The variant is "
+        f"better in both metrics in {better_in_both(e, pairs) or 'none'} of them and worse in both in "
+        f"{better_in_both(e, reverse) or 'none'} (after Holm's correction)"
     )
     return Found(answer_per_metric(**{metric: gap.sign > 0 for metric, gap in gaps.items()}), text, in_brief(gaps))
 

@@ -8,23 +8,23 @@ from rbue.report.verdict.answers import IN_ACCURACY, IN_ECE, NO, PARTLY, UNKNOWN
 
 BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
 DETAILS = "results/claims.md"  # as the README names the page that has the answers in full
-LINKED = "Each question links to its details: networks, seeds, and which method a choice of ours favours. "
+LINKED = "Each question links to its details: networks, seeds, and whether one of our choices favours a method. "
 NUMBERS = (
-    "Accuracy and ECE (expected calibration error) are differences: RBUE minus the other method. They are means over "
-    "RBUE's five variants and over all dataset-network pairs where the rows are measured. A *variant* is MC-RReLU, or "
-    "MC-DropReLU with one of the paper's four q. Points are percentage points. Square brackets hold 95 % intervals. "
-    "ECE and NLL (negative log-likelihood) are better if lower, the AUROC if higher. A *cell* is one method on one "
-    "network and one dataset."
+    "In comparisons, accuracy and ECE (expected calibration error) are differences: RBUE minus the other method. RBUE "
+    "is the mean of its five variants unless the line says “best variant”. A *variant* is MC-RReLU, or MC-DropReLU "
+    "with one of the paper's four q. Differences, NLL and AUROC are means over all dataset-network pairs where the "
+    "rows are measured. Points are percentage points. Square brackets hold 95 % intervals. ECE and NLL (negative "
+    "log-likelihood) are better if lower, the AUROC if higher. A *cell* is one method on one network and one dataset."
 )
 READING = (
     "A *variant* is MC-RReLU, or MC-DropReLU with one of the paper's four q. A *cell* is one method on one network and "
     "one dataset. n is the number of seeds. ECE is the expected calibration error and NLL the negative log-likelihood: "
     "lower is better. AUROC is the probability that an out-of-distribution image has a higher entropy than a test "
     "image. Square brackets hold a 95 % interval over test images. It includes the noise of seeds if at least one row "
-    "on the dataset has several seeds. It does not include differences between versions of the code. Some claims are "
-    "about every variant and not about the mean, so their verdicts may differ from the answer that links to them. A "
-    "claim is “not tested” if we measured less than half of one of its parts, such as accuracy, and found no "
-    "counterexample."
+    "on the dataset has several seeds. It does not include differences between versions of the code. A claim may have "
+    "another verdict than the answer that links to it: some claims are about every variant and not about the mean, and "
+    "many need more networks than we have measured. A claim has parts, such as accuracy and ECE. It is “not tested” if "
+    "we measured less than half of one part and found no counterexample."
 )
 
 
@@ -55,9 +55,9 @@ def in_short(found: list[Finding]) -> str:
     parts = [
         f"RBUE is {listed(named[YES])}" if named[YES] else "",
         f"RBUE is {listed([f'not {name}' for name in named[NO]])}" if named[NO] else "",
-        f"In ECE, but not in accuracy, RBUE is {listed(named[IN_ECE])}" if named[IN_ECE] else "",
-        f"In accuracy, but not in ECE, RBUE is {listed(named[IN_ACCURACY])}" if named[IN_ACCURACY] else "",
-        f"In some comparisons, RBUE is {listed(named[PARTLY])}" if named[PARTLY] else "",
+        f"RBUE is {listed(named[IN_ECE])} in ECE, but not in accuracy" if named[IN_ECE] else "",
+        f"RBUE is {listed(named[IN_ACCURACY])} in accuracy, but not in ECE" if named[IN_ACCURACY] else "",
+        f"Only in some comparisons, RBUE is {listed(named[PARTLY])}" if named[PARTLY] else "",
         f"We did not measure whether RBUE is {' or '.join(named[UNKNOWN])}" if named[UNKNOWN] else "",
     ]
     before, name, after = ". ".join(filter(None, parts)).partition("RBUE")
