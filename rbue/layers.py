@@ -5,6 +5,8 @@ torch's generator, so it also works in a network that is written by hand. The ba
 of storing it.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -178,12 +180,24 @@ class RReLU(StochasticLayer):
     """A rectifier that multiplies negative inputs by a slope drawn from U(l, u) (eq. 6). Unlike nn.RReLU, it is also
     random at test time."""
 
+    l: float
+    u: float
+
     def __init__(self, l: float = 1 / 8, u: float = 1 / 3) -> None:
         super().__init__()
+        self.check(l, u)
+        self.__dict__.update(l=l, u=u)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("l", "u"):
+            self.check(**{"l": self.l, "u": self.u, name: value})
+        super().__setattr__(name, value)
+
+    @staticmethod
+    def check(l: float, u: float) -> None:
         at_least(0, l=l, u=u)
         if not (l <= u and u > 0):  # the backward pass infers the input's sign from the output's
             raise UserError(f"l={l}, u={u} must satisfy 0 <= l <= u and 0 < u")
-        self.l, self.u = l, u
 
     def forward(self, x: Tensor) -> Tensor:
         return applied(_RReLU, x, self.keys(x), self.l, self.u)

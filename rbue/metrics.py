@@ -123,7 +123,7 @@ def try_own(classes: int) -> None:
 def compute(name: str, probs: Tensor, labels: Tensor) -> Any:
     """Compute a user's own metric, or say that it failed."""
     try:
-        return OWN[name](probs, labels)
+        return OWN[name](probs.clone(), labels.clone())  # it may work in place, and both are needed again
     except Exception as error:  # a user's own code may raise anything
         raise UserError(f"metric {name} failed ({describe(error)}): fix it, or leave out its plugin") from error
 

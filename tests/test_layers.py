@@ -56,6 +56,16 @@ def test_slopes_of_rrelu_may_start_at_zero_or_all_be_equal():
     assert torch.allclose(RReLU(0.2, 0.2)(X), torch.where(X < 0, 0.2 * X, X))
 
 
+@pytest.mark.parametrize(("name", "value"), [("l", -0.1), ("l", 0.5), ("u", 0.1), ("u", float("nan")), ("u", "a")])
+def test_bounds_of_rrelu_that_are_changed_are_checked(name, value):
+    layer = RReLU()
+    with pytest.raises(UserError, match=r"l=|u="):
+        setattr(layer, name, value)
+    assert (layer.l, layer.u) == (1 / 8, 1 / 3)
+    layer.u, layer.l = 0.5, 0.5
+    assert torch.equal(layer(X), torch.where(X < 0, 0.5 * X, X)) and "l=0.5, u=0.5" in repr(layer)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("layer", [DropReLU(0.7), RReLU(), Dropout(0.3)], ids=lambda m: type(m).__name__)
 def test_compiled_gradients_are_the_eager_ones(layer, dtype):

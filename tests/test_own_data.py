@@ -481,6 +481,13 @@ def test_the_draws_of_an_own_corruption_follow_from_its_name(registered, digits)
     assert not torch.equal(one, own_set(digits, "one", severity=4))
 
 
+def test_an_own_corruption_that_works_in_place_leaves_the_clean_images(registered, digits):
+    corruption("darken", (4, 8, 12, 16, 20))(lambda images, rows, _: images.zero_())
+    few = sources.replace(digits, test_images=digits.test_images[:20])
+    before = few.test_images.clone()
+    assert own_set(few).sum() == 0 and torch.equal(few.test_images, before)
+
+
 def test_generated_sets_have_an_own_corruption_and_official_files_are_still_accepted(
     registered, digits, digits_run, declare_official, tmp_path
 ):
@@ -537,6 +544,13 @@ def test_a_wrong_metric_is_refused(registered):
     metrics.OWN["odd"] = lambda probs, labels: "high"
     with pytest.raises(UserError, match="metric odd returns 'high' instead of a number"):
         metrics.score(probs, labels)
+
+
+def test_an_own_metric_that_works_in_place_leaves_predictions_and_labels(registered):
+    probs, labels = torch.eye(3), torch.arange(3)
+    metrics.metric("zero")(lambda probs, labels: probs.zero_().sum() + labels.zero_().sum())
+    assert metrics.score(probs, labels)["zero"] == 0
+    assert torch.equal(probs, torch.eye(3)) and torch.equal(labels, torch.arange(3))
 
 
 # --- all of it --------------------------------------------------------------------------------------------------------

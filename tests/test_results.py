@@ -36,3 +36,12 @@ def test_collecting_names_what_it_leaves_out(other, tmp_path, capsys):
     results.write(tmp_path / "A copy" / "a" / "result.json", other or whole)
     assert [found.name for found in results.collect(tmp_path)] == [whole["name"]]
     assert f"left out: {tmp_path / 'A copy' / 'a' / 'result.json'} is" in capsys.readouterr().err
+
+
+def test_a_result_copied_into_another_runs_folder_does_not_replace_the_original(tmp_path, capsys):
+    """The misplaced copy comes first in the order of paths."""
+    for folder in ("a", "b"):
+        results.write(tmp_path / folder / "result.json", made_up.result("Single") | {"name": "b"})
+    assert [found.folder for found in results.collect(tmp_path)] == [str(tmp_path / "b")]
+    said = f"left out: {tmp_path / 'a' / 'result.json'} is a copy of {tmp_path / 'b' / 'result.json'}"
+    assert said in capsys.readouterr().err

@@ -174,17 +174,23 @@ def read_all(results_dir):
     copy deeper down, which is not a second seed."""
     if not os.path.isdir(results_dir):
         raise UserError(f"{results_dir} is not a folder, so it holds no results: {MAKES}")
-    names = set()
+    kept: dict[str, Path] = {}
     for path in sorted(Path(results_dir).rglob("result.json"), key=lambda path: (len(path.parts), path.parts)):
         try:
             result = schema.read(path)
-            if result.name in names:
-                raise UserError(f"{path} is a copy: {result.name} is there already")
+            if original := kept.get(result.name) or in_its_folder(result, path, results_dir):
+                raise UserError(f"{path} is a copy of {original}")
         except UserError as sentence:
             print(f"left out: {sentence}", file=sys.stderr)
         else:
-            names.add(result.name)
+            kept[result.name] = path
             yield result
+
+
+def in_its_folder(result, path, results_dir):
+    """Return the file in the folder of the result's own name if `path` is another one."""
+    own = Path(results_dir) / result.name / "result.json"
+    return own if own != path and own.exists() else None
 
 
 def write(path, content):

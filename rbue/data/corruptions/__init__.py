@@ -100,7 +100,8 @@ def corrupt(images, name, severity, index, seed=0, textures=None, saved=None):
     step = max(1, CHUNK.get(images.device.type, CHUNK["cpu"]) // size**2)
     for start in range(0, len(images), step):
         part = slice(start, start + step)
-        done = make(images[part], constants, Draws(name, severity, index[part], seed))
+        own = images[part].clone()  # a user's corruption may work in place, and the next one needs the clean images
+        done = make(own, constants, Draws(name, severity, index[part], seed))
         if done.dtype != torch.uint8 or done.shape != images[part].shape:
             got, wanted = (f"{x.dtype} {tuple(x.shape)}" for x in (done, images[part]))
             raise UserError(f"corruption {name} gives {got} instead of {wanted}")
