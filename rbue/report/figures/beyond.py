@@ -119,13 +119,14 @@ MORE_OOD_NOTE = (
     "samples' disagreement, which one pass does not have) instead. A dash: at least one seed lacks this score."
 )
 
-# --- from stored predictions ------------------------------------------------------------------------------------------
+# --- more scores ------------------------------------------------------------------------------------------------------
 
 
 def more_scores(result):
-    """The scores of the stored predictions, and the user's own metrics."""
+    """NLL, Brier score and the user's own metrics, then the scores of the stored predictions."""
     found = scores(result.predictions, result.config.get("bins", 30)) if result.predictions else {}
-    return own_metrics(result) | found
+    proper = {key: result.metrics[key] for key in ("nll", "brier") if key in result.metrics}
+    return own_metrics(result) | proper | found
 
 
 def own_metrics(result):
@@ -135,6 +136,8 @@ def own_metrics(result):
 
 
 MORE = [
+    seeded("nll", "NLL", "", three),
+    seeded("brier", "Brier score", "", three),
     seeded("ece", "ECE", "equal width", three),
     seeded("ece_adaptive", "ECE", "equal mass", three),
     seeded("ece_classwise", "ECE", "by class", three),
@@ -146,11 +149,11 @@ MORE = [
     seeded("fpr95", "OOD images", "FPR95", three),
 ]
 MORE_NOTE = (
-    "These scores are computed from `predictions.npz`. The four ECEs use bins of equal width, as in the tables; bins "
-    "with equally many images; bins within each predicted class; and the paper's literal formula, which bins by the "
-    "true class's score and is not a calibration error (see `rbue/runs/predictions.py`). For AURC, keep the "
-    "k least uncertain images and take their error; AURC is the mean over all k. Predictive entropy detects mistakes "
-    "and OOD images. A dash: at least one seed lacks this score."
+    "All scores but NLL and Brier score are computed from `predictions.npz`. The four ECEs use bins of equal width, as "
+    "in the tables; bins with equally many images; bins within each predicted class; and the paper's literal formula, "
+    "which bins by the true class's score and is not a calibration error (see `rbue/runs/predictions.py`). For AURC, "
+    "keep the k least uncertain images and take their error; AURC is the mean over all k. Predictive entropy detects "
+    "mistakes and OOD images. A dash: at least one seed lacks this score."
 )
 
 # --- corruptions of the user's own ------------------------------------------------------------------------------------
