@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from rbue import metrics
 from rbue.evaluation import analysis
 from rbue.main import experiment
+from rbue.report.figures.beyond import more_scores
 from rbue.runs import predictions as kept
 from rbue.runs import results
 from rbue.runs.predictions import Predictions
@@ -91,6 +92,12 @@ def test_a_run_stores_what_gives_its_result_again(digits_run):
     result = read(results.folder(run) / "result.json")
     found, expected = kept.scores(result.predictions), result.metrics | {"auroc": result.ood.auroc}
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=2.5e-4)
+    shown = more_scores(result)  # those that are known exactly are not computed from rounded probabilities
+    assert {name: shown[name] for name in ("nll", "brier", "aurc")} == {
+        "nll": result.metrics["nll"],
+        "brier": result.metrics["brier"],
+        "aurc": found["aurc"],
+    }
 
 
 def test_rounding_never_moves_a_score_into_another_bin():

@@ -123,10 +123,11 @@ MORE_OOD_NOTE = (
 
 
 def more_scores(result):
-    """NLL, Brier score and the user's own metrics, then the scores of the stored predictions."""
-    found = scores(result.predictions, result.config.get("bins", 30)) if result.predictions else {}
-    proper = {key: result.metrics[key] for key in ("nll", "brier") if key in result.metrics}
-    return own_metrics(result) | proper | found
+    """The user's own metrics, and the scores of the stored predictions; NLL and Brier score are the exact ones."""
+    if not result.predictions:
+        return own_metrics(result)
+    exact = {key: result.metrics[key] for key in ("nll", "brier") if key in result.metrics}
+    return own_metrics(result) | scores(result.predictions, result.config.get("bins", 30)) | exact
 
 
 def own_metrics(result):
