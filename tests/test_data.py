@@ -9,6 +9,7 @@ import shutil
 import sys
 import tarfile
 import threading
+import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,12 +18,15 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import torch
+from commands import begin
 from conftest import ROOT, refused
 from PIL import Image
 from torchvision.datasets import CIFAR10
 from torchvision.datasets.utils import download_and_extract_archive
+from tqdm import tqdm
 
 from rbue.data import DATASETS, download, files, load, sources
+from rbue.errors import UserError
 
 SHAPE = {"classes": 2, "train": 8, "test": 4, "size": 8}
 
@@ -344,6 +348,41 @@ def test_tinyimagenet_labels_follow_the_sorted_classes_and_grey_becomes_rgb(tiny
     middle = data.train_images[:, :, 4, 4].int()
     assert (middle[:4, 0] > 190).all() and (middle[:4, 2] < 10).all()
     assert (middle[4:] - 50 * torch.arange(4)[:, None]).abs().max() <= 2
+
+
+def in_colour_of_process(_):
+    return Image.new("RGB", (8, 8), tuple(os.getpid().to_bytes(3)))
+
+
+def test_many_images_are_decoded_by_other_processes_to_the_same_pixels(tiny, monkeypatch):
+    pairs, size = [(path, 0) for path in sorted(tiny.rglob("*.JPEG"))], {"size": 8, "bar": tqdm(disable=True)}
+    expected, here = files.decode_all(pairs, **size), files.decode_all(pairs, **size, prepare=in_colour_of_process)
+    monkeypatch.setattr(files, "MANY", len(pairs))
+    assert np.array_equal(files.decode_all(pairs, **size), expected)
+    assert (files.decode_all(pairs, **size, prepare=in_colour_of_process) != here).any((1, 2, 3)).all()
+    halve(pairs[3][0])
+    with pytest.raises(UserError, match=f"{pairs[3][0]} cannot be decoded"):
+        files.decode_all(pairs, **size)
+
+
+def test_processes_that_decode_end_with_the_command_that_is_killed():
+    code = """if True:
+        import time
+        from rbue.data import files
+        files.MANY = files.AT_ONCE = 1
+        with files.mapping(2) as mapped:
+            print("ready" if next(mapped(time.sleep, [0, 600])) is None else "", flush=True)
+            time.sleep(600)"""
+    command = begin("-c", code)
+    assert command.stdout.readline() == "ready\n"
+    workers = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
+    command.kill()
+    command.communicate()
+    ended = time.monotonic() + 30
+    while running := [pid for pid in workers if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < ended, running
+        time.sleep(0.1)
+    assert workers
 
 
 def test_decoding_happens_once(tiny, monkeypatch):

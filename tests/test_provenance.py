@@ -65,10 +65,13 @@ def test_only_a_clone_knows_whether_files_differ_from_the_commit(monkeypatch, tm
     assert changed() is None and changed("0123abc") is None  # a copy without its repository
     in_clone(tmp_path, "init", "-q")
     (tmp_path / "a.py").write_text("1\n")
-    in_clone(tmp_path, "add", "a.py")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/table").write_text("1\n")
+    in_clone(tmp_path, "add", ".")
     in_clone(tmp_path, "commit", "-q", "-m", "a")
     first = in_clone(tmp_path, "rev-parse", "HEAD").strip()
     (tmp_path / "notes").write_text("not tracked\n")
+    (tmp_path / "results/table").write_text("a table that was built again\n")
     assert changed() is False and changed(first) is False and changed("0123abc") is None
     (tmp_path / "a.py").write_text("2\n")
     assert changed() is True and changed(first) is True

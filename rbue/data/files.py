@@ -3,10 +3,14 @@
 import errno
 import hashlib
 import json
+import multiprocessing
 import os
+import signal
 import tempfile
+import threading
+import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +23,7 @@ from rbue.errors import UserError
 
 NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 SUMS = "sha256.json"  # of arrays that were decoded here
+MANY, AT_ONCE, PROCESSES = 5000, 100, 16  # images that are worth a start of processes; images per task; most processes
 
 
 class WrongSize(UserError):
@@ -52,13 +57,41 @@ def decode_splits(train, test, size, name, prepare=None):
 
 
 def decode_all(pairs, size, bar, prepare=None):
-    """Decode all images. Threads suffice, because Pillow releases the GIL while it decodes."""
+    """Decode all images."""
     out = np.empty((len(pairs), size, size, 3), np.uint8)
-    with ThreadPoolExecutor() as pool:
-        for k, pixels in enumerate(pool.map(partial(decode, size=size, prepare=prepare), (path for path, _ in pairs))):
+    with mapping(len(pairs)) as mapped:
+        for k, pixels in enumerate(mapped(partial(decode, size=size, prepare=prepare), (path for path, _ in pairs))):
             out[k] = pixels
             bar.update()
     return out
+
+
+@contextmanager
+def mapping(count):
+    """Yield `map`; for many images, one that uses several processes. Threads would be slower than one of them, since
+    Pillow holds Python's lock for most of a small image."""
+    if count < MANY or multiprocessing.current_process().daemon:  # a daemon may not start processes
+        yield map
+        return
+    workers = min(len(os.sched_getaffinity(0)), PROCESSES)
+    fork = multiprocessing.get_context("fork")  # others would import torch, and the user's script once more
+    pool = ProcessPoolExecutor(workers, fork, end_with_parent, (os.getpid(),))
+    try:
+        yield partial(pool.map, chunksize=AT_ONCE)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def end_with_parent(parent):
+    """Leave Ctrl-C to the parent, and end when it has ended, even by SIGKILL."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def decode(path, size, prepare):

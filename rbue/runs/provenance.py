@@ -17,9 +17,9 @@ from rbue.runs import places
 
 def environment():
     """What a number depends on besides its config. RBUE_COMMIT names the commit of a copy without its repository: then
-    nobody knows whether files were changed."""
+    nobody knows whether files were changed. Files under results/ do not count, since no number depends on them."""
     commit = os.environ.get("RBUE_COMMIT") or _git("rev-parse", "HEAD")
-    changes = _git("diff", "--name-only", commit, "--") if commit else None
+    changes = _git("diff", "--name-only", commit, "--", ".", ":(exclude)results") if commit else None
     return {
         "commit": commit,
         "changed": None if changes is None else bool(changes),
