@@ -496,6 +496,13 @@ def test_rows_of_ones_own_method_have_different_colours(own_method):
     assert len({to_hex(found[0]) for found in dots}) == len({to_hex(box.get_edgecolor()) for box in boxes}) == 3
 
 
+def test_the_framework_leaves_out_an_image_that_should_not_be_shown(monkeypatch):
+    runs = [analysed("SVI"), analysed("MC-DropReLU(0.9)")]
+    runs[1]["example"] = runs[1]["example"] | {"index": 8}
+    monkeypatch.setattr(framework, "NOT_SHOWN", {(runs[0]["config"]["dataset"], 8)})
+    assert framework.load(only(runs)).row == "SVI" and framework.load(only(runs[1:])) is None
+
+
 def test_the_framework_names_classes_with_spaces_and_leaves_out_the_middle_of_long_names():
     run = framework.load(only([analysed("SVI")]))
     run["example"] = replace(run.example, label="lawn_mower", classes=["lawn_mower", "a" * 80, "frog"])

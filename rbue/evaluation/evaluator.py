@@ -205,7 +205,7 @@ class Evaluator:
 
     def milliseconds(self, images: Tensor, times: list[float], most: int | None = None) -> float:
         """Return the milliseconds per image. They are the median of several evaluations if these are short: on a GPU,
-        the time of a single one of 50 ms varies by a factor of four, and one of 190 ms took 130 ms when it was repeated.
+        the time of a single one of 50 ms varies by a factor of four. One of 190 ms took 130 ms when it was repeated.
         `times` are those already measured."""
         while not times or (len(times) < REPEATS and sum(times) < SHORT):
             times = [*times, self(images, quiet=True, most=most)[1]["seconds"]]
