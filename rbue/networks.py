@@ -82,9 +82,14 @@ def quick(network):
         norm.num_batches_tracked = None  # it is never read, and counting costs one kernel per layer
         norm.register_load_state_dict_pre_hook(forget_count)
     for path, block in list(network.named_modules()):
-        if isinstance(block, models.densenet._DenseBlock):
+        if isinstance(block, models.densenet._DenseBlock) and all(map(is_plain, block.values())):
             network.set_submodule(path, chained(block))
     return network
+
+
+def is_plain(layer):
+    """Return whether DenseLayer computes the same: a layer of torchvision's own class, without dropout."""
+    return type(layer) is models.densenet._DenseLayer and not layer.drop_rate
 
 
 def forget_count(norm, state, prefix, *_):

@@ -6,7 +6,7 @@ import torch
 from torchvision.models import densenet
 
 from rbue.errors import UserError
-from rbue.networks import ARCHS, build, chained
+from rbue.networks import ARCHS, build, chained, quick
 
 PARAMETERS = {  # for 10, 100 and 200 classes
     "vgg13": (9_416_010, 9_462_180, 9_513_480),
@@ -45,6 +45,21 @@ def test_a_chain_of_dense_layers_computes_what_torchvisions_block_does():
     gradients = [torch.autograd.grad(block(x).square().sum(), block.parameters()) for block in (theirs, ours)]
     assert all(torch.allclose(a, b) for a, b in zip(*gradients, strict=True))
     assert torch.equal(theirs.eval()(x), ours.eval()(x))
+
+
+class Tenfold(densenet._DenseLayer):
+    def forward(self, inputs):
+        return 10 * super().forward(inputs)
+
+
+@pytest.mark.parametrize(("kind", "rate"), [(densenet._DenseLayer, 0.5), (Tenfold, 0.0)])
+def test_a_dense_block_with_dropout_or_with_other_layers_stays(kind, rate):
+    block, x = densenet._DenseBlock(3, 8, 4, 4, rate), torch.rand(2, 8, 5, 5)
+    for layer in block.values():
+        layer.__class__ = kind
+    network = quick(torch.nn.Sequential(copy.deepcopy(block)))
+    outputs = [torch.manual_seed(0) and each(x) for each in (block, network)]
+    assert torch.equal(*outputs)
 
 
 @pytest.mark.parametrize("metadata", [True, False])
