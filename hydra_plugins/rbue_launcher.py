@@ -5,7 +5,7 @@ from hydra.core.utils import JobReturn, JobStatus
 
 from rbue.cli import keep_failure
 from rbue.errors import UserError, failure
-from rbue.runs import locks, results, sweeps
+from rbue.runs import locks, provenance, results, sweeps
 
 
 class PackedLauncher(BasicLauncher):
@@ -21,6 +21,7 @@ class PackedLauncher(BasicLauncher):
         from rbue import training
         from rbue.runs import devices
 
+        provenance.at_start()
         loader, config = self.hydra_context.config_loader, self.config
         jobs = sweeps.compose_runs(job_overrides, lambda overrides: loader.load_sweep_config(config, overrides))
         waiting = {n: (words, sweeps.Cell(run, "missing")) for n, (words, run) in enumerate(jobs, initial_job_idx)}

@@ -6,7 +6,7 @@ import sys
 import hydra
 
 from rbue import cli
-from rbue.runs import results
+from rbue.runs import provenance, results
 from rbue.runs.compose import register
 from rbue.runs.places import CONF
 
@@ -48,6 +48,7 @@ def skipped(run, result):
 
 def experiment(run):
     """Load the data, train the networks, predict, compute the metrics and write the result."""
+    provenance.at_start()
     from rbue import data, metrics, training  # imports torch, which takes seconds: shell completion must not wait
     from rbue.evaluation import analysis, corruption, evaluator
     from rbue.runs import devices

@@ -2,12 +2,14 @@
 
 import json
 import subprocess
+from functools import cache
 from types import SimpleNamespace
 
 import made_up
 import pytest
 import torch
 
+from rbue import training
 from rbue.data import sources
 from rbue.main import experiment
 from rbue.runs import devices, places, provenance, results
@@ -114,3 +116,17 @@ def test_a_run_on_a_cpu_writes_null_for_what_a_gpu_uses(digits_run, few_digits, 
     experiment(run)
     written = json.loads((results.folder(run) / "result.json").read_text())["environment"]
     assert [written[key] for key in ("cuda", "cudnn", "driver")] == [None] * 3
+
+
+def test_a_result_names_the_commit_at_the_start_of_its_job(digits_run, few_digits, monkeypatch):
+    def train_during_a_commit(*arguments):
+        monkeypatch.setenv("RBUE_COMMIT", "later")
+        return load_or_train(*arguments)
+
+    load_or_train, run = training.load_or_train, digits_run("epochs=1")
+    monkeypatch.setattr(sources, "load", lambda *_: few_digits)
+    monkeypatch.setattr(training, "load_or_train", train_during_a_commit)
+    monkeypatch.setattr(provenance, "at_start", cache(provenance.environment))
+    monkeypatch.setenv("RBUE_COMMIT", "first")
+    experiment(run)
+    assert json.loads((results.folder(run) / "result.json").read_text())["environment"]["commit"] == "first"

@@ -29,6 +29,12 @@ def environment():
     }
 
 
+@cache
+def at_start():
+    """Return the environment of this process's first job, which asks before it trains: commits may follow meanwhile."""
+    return environment()
+
+
 STEP = ["noise", "layers", "networks", "data/augment", "training/step", "training/capture"]
 
 

@@ -102,7 +102,7 @@ def content_of(run, report, trainings, cost):
     """Return what a result holds: config, scores, cost and environment."""
     seconds = {"train": total("seconds", trainings), "alone": total("alone", trainings), "evaluate": cost["seconds"]}
     peaks = {"train": max(t["peak_memory_bytes"] for t in trainings), "evaluate": cost["peak_memory_bytes"]}
-    environment = provenance.environment() | {key: cost[key] for key in ("hardware", "precision", "engine")}
+    environment = provenance.at_start() | {key: cost[key] for key in ("hardware", "precision", "engine")}
     return {
         "format": schema.FORMAT,
         "name": run.name,
