@@ -294,3 +294,20 @@ def test_what_is_updated_in_place_by_noise_keeps_its_spread():
     with noise.counted(network, 0, 0, keys):
         assert torch.equal(every(*once(x)), whole)
     assert rbue.predict(network, x, samples=20, keep_samples=True).samples.std(0).min() > 0
+
+
+@pytest.mark.parametrize("update", [lambda v: v.mul_(2), lambda v: F.hardtanh(input=v, inplace=True)])
+def test_a_view_that_is_overwritten_after_the_noise_is_not_overwritten_before_it(update):
+    class Branches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            h = self.first(x)
+            return self.last(h.relu() + update(h.view(-1, 8)))
+
+    network, x, rows = rbue.randomize(Branches(), q=0.5), 3 * torch.randn(4, 8), torch.arange(4)
+    once, every = surgery.split_at_noise(network)
+    with torch.no_grad(), noise.counted(network, 0, 0, rows):
+        assert torch.equal(every(*once(x)), network(x))

@@ -185,16 +185,21 @@ def always_drops(node):
     return training is True and inplace is False and isinstance(p, float) and p > 0
 
 
+def aliases_of(graph, source, but=None):
+    """Return the nodes whose outputs may share memory with that of `source`, and not through the node `but`."""
+    aliases, queue = {source}, [source]
+    while queue:
+        node = queue.pop()
+        near = {viewed(graph, node), *(u for u in node.users if viewed(graph, u) is node)} - aliases - {None, but}
+        queue += near
+        aliases |= near
+    return aliases
+
+
 def refuse_views(graph, source, new):
     """Refuse an in-place rectifier if a view of its memory is read after it: the new layer does not write there."""
     order = {n: k for k, n in enumerate(graph.graph.nodes)}
-    aliases, queue = {None, source}, [source]
-    while queue:
-        node = queue.pop()
-        near = {viewed(graph, node), *(u for u in node.users if viewed(graph, u) is node)} - aliases
-        queue += near
-        aliases |= near
-    before = {n for n in aliases - {None, source} if order[n] < order[new]}
+    before = {n for n in aliases_of(graph, source) - {source} if order[n] < order[new]}
     if later := [n for n in before for u in n.users if order[u] > order[new] and not asks_shape(u)]:
         raise UserError(f"an in-place rectifier overwrites memory that {later[0]} reads later: use inplace=False there")
 

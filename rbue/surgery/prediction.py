@@ -13,7 +13,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from rbue.errors import UserError
 from rbue.layers import GaussianWeight, Stem, StochasticLayer
-from rbue.surgery.calls import asks_shape, has_hooks, is_stochastic, modules_called, overwrites
+from rbue.surgery.calls import aliases_of, asks_shape, has_hooks, is_stochastic, modules_called, overwrites
 from rbue.surgery.wiring import finish
 from rbue.tracing import hidden_by, need_module, trace
 
@@ -147,7 +147,9 @@ def find_noisy_and_fixed(graph: fx.GraphModule, each: Sequence[str]) -> tuple[se
 
 
 def overwrites_shared(graph, node):
-    """Return whether a node works in place on a value that other nodes read, as h.add_(y) if h is used again."""
-    written = node.args[0] if node.args else None
-    users = written.users if isinstance(written, fx.Node) else ()
-    return overwrites(graph, node) and sum(not asks_shape(u) for u in users) > 1
+    """Return whether a node works in place on memory that other nodes read, as h.add_(y) if h or a view of it is used
+    again."""
+    if not overwrites(graph, node):
+        return False
+    aliases = aliases_of(graph, node.all_input_nodes[0], but=node)
+    return any(not asks_shape(u) for n in aliases for u in n.users if u is not node and u not in aliases)
