@@ -476,6 +476,12 @@ def test_a_protocol_may_set_what_the_suites_main_file_sets(door):
     assert composed("protocol=mine", "bins=20").bins == 20
 
 
+def test_a_yaml_may_refer_to_the_seed_in_a_sweep_too(door):
+    own = "# @package _global_\ndefaults: [demo, _self_]\nprotocol: mine\nholdout: ${seed}\n"
+    plugins.choose(folder=door({"dir/protocol/mine.yaml": own}) / "dir")
+    assert [run.holdout for run in sweeps.runs_of(["protocol=mine", "seed=1,2"])] == [1, 2]
+
+
 def test_a_launch_does_not_change_what_a_protocol_says(door):
     own = "# @package _global_\ndefaults: [demo, _self_]\nprotocol: mine\nprecision: fp32\n"
     launch = "# @package _global_\ndefaults: [{override /hydra/launcher: packed}]\nprecision: bf16\nper_gpu: 2\n"

@@ -15,7 +15,7 @@ from hydra import compose
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import open_dict
+from omegaconf import OmegaConf, open_dict
 
 from rbue import config
 from rbue.errors import UserError
@@ -52,15 +52,17 @@ def jobs_by_seed(words, parser, compose):
 
 
 def compose_runs(jobs, compose):
-    """Yield (overrides, Run) per job. Composing takes 1/6 s, so jobs that differ only in their seed share it."""
+    """Yield (overrides, Run) per job. Composing takes 1/6 s, so jobs that differ only in their seed share it, unless
+    another setting refers to the seed."""
     alike = {}
     for overrides in jobs:
         others = tuple(word for word in overrides if not SEED.fullmatch(word))
         seeds = [int(word.removeprefix("seed=")) for word in overrides if SEED.fullmatch(word)]
         key = others, bool(seeds)
-        if key not in alike or "$" in " ".join(others):  # the words may refer to ${seed}
-            alike[key] = compose_run(compose, overrides)
-        yield overrides, alike[key].with_seed(seeds[-1]) if seeds else alike[key]
+        run, refers_to_seed = alike.get(key, (None, True))
+        if refers_to_seed:
+            run, _ = alike[key] = compose_run(compose, overrides)
+        yield overrides, run.with_seed(seeds[-1]) if seeds else run
 
 
 SEED = re.compile(r"seed=\d+")
@@ -117,11 +119,12 @@ def lines(names, rest, compose):
 
 
 def compose_run(compose, overrides):
+    """Return the run, and whether one of its settings refers to the seed, as in a YAML file with data/${seed}."""
     with one_sentence(overrides):
         cfg = compose(list(overrides))
         with open_dict(cfg):
             cfg.pop("hydra")
-        return parse(cfg)
+        return parse(cfg), "seed}" in OmegaConf.to_yaml(cfg)
 
 
 # --- tables that have a run -------------------------------------------------------------------------------------------
