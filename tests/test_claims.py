@@ -302,6 +302,8 @@ def test_times_of_a_cpu_which_may_be_busy_are_left_out():
     runs = [result(row, hardware="x86_64 CPU, 2 threads") for row in (SINGLE, Q8)]
     numbers = Numbers.of(our_frames(runs)["matched"])
     assert (*C10, Q8, "accuracy") in numbers.values and (*C10, Q8, "time") not in numbers.values
+    numbers = Numbers.of(our_frames([*runs, result(SVI, seconds=9.0)])["matched"])  # one GPU among several CPUs
+    assert numbers.values[*C10, SVI, "time"].mean == 9.0
 
 
 def test_diversity_comes_from_the_matrices():

@@ -18,7 +18,7 @@ from rbue.report.figures import headline
 from rbue.report.records import records
 from rbue.report.rows import LABELS, PROPOSED
 from rbue.report.verdict import IN_ACCURACY, IN_ECE, NO, PARTLY, UNKNOWN, YES
-from rbue.report.verdict.evidence import ENSEMBLE, SINGLE, Evidence, corrupted_passes, gather, scores
+from rbue.report.verdict.evidence import ENSEMBLE, SINGLE, Evidence, corrupted_passes, costs, gather, scores
 from rbue.report.verdict.quality import beside_printed, signed
 from rbue.runs.compose import canonical
 from rbue.runs.results import collect
@@ -353,13 +353,30 @@ def test_svi_under_corruption_is_compared_once_it_is_measured():
     assert "0.100 for SVI" in finding.sentence and "Not measured there: MC-Dropout(0.5), Deep" in finding.sentence
 
 
+@pytest.mark.parametrize(("trained", "tested", "known"), [("H200", "CPU", False), ("CPU", "H200", True)])
+def test_a_test_time_of_a_cpu_is_no_cost_wherever_the_network_was_trained(trained, tested, known):
+    run = made_up.result(SINGLE) | {"trainings": [{"hardware": trained}]}
+    run["environment"] = run["environment"] | {"hardware": tested}
+    assert bool(costs(made_up.read_records([run]))) == known
+
+
 def test_passes_on_corrupted_images_are_counted_by_network():
     vgg = made_up.corrupted("MC-DropReLU(0.95)", where=("cifar10", "fast", "vgg13")) | {"passes": 9}
     known = made_up.corrupted("MC-RReLU") | {"passes": 20}
     unknown = made_up.corrupted("MC-DropReLU(0.9)") | {"passes": None}
-    found = corrupted_passes(made_up.read_records([vgg, known, unknown, made_up.corrupted("SVI")]))
+    fewer = made_up.corrupted("MC-RReLU", samples=7) | {"passes": 7}  # the evaluation with most passes counts
+    found = corrupted_passes(made_up.read_records([vgg, known, unknown, fewer, made_up.corrupted("SVI")]))
     passes = {("cifar10", "resnet18"): [20], ("cifar10", "vgg13"): [9]}
     assert {place: list(each) for place, each in found.items()} == passes
+
+
+def test_networks_that_are_random_in_one_layer_do_not_count_as_tested_on_corrupted_images():
+    whole = made_up.corrupted("MC-RReLU", types=range(19)) | {"passes": 20}
+    last = made_up.corrupted("MC-DropReLU(0.8)", types=range(19), position="last") | {"passes": 5}
+    elsewhere = made_up.corrupted("MC-DropReLU(0.8)", where=("cifar10", "paper", "vgg13"), position="last")
+    results = made_up.read([whole, last, elsewhere])
+    found = gather(results, PAPER, our_frames(results))
+    assert [list(each) for each in found.corrupted_passes.values()] == [[20]] and not found.unused_corrupted
 
 
 def test_a_divergence_of_zero_is_no_base_of_a_ratio():

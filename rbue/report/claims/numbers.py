@@ -159,12 +159,12 @@ def of_one_source(frame):
 
 
 def comparable_times(frame):
-    """Keep times from the machine that most of the protocol's runs used, each with the `origin` of its code.
+    """Keep times from the machine that timed most of the protocol's runs, each with the `origin` of its code.
 
     Seconds on two machines do not compare, nor do seconds of two versions: `ask` compares times of one origin.
     """
-    usual = frame.groupby("protocol").machine.agg(most_common)
     timed = frame.metric == "time"
+    usual = frame[timed].groupby("protocol").machine.agg(most_common)
     kept = frame.assign(origin=frame.origin.where(timed, ""))
     return kept[~timed | (frame.machine == frame.protocol.map(usual))]
 

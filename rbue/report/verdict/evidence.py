@@ -11,7 +11,7 @@ from rbue.report.claims.scopes import DE as ENSEMBLE
 from rbue.report.claims.scopes import Q95, SINGLE
 from rbue.report.claims.values import Value, of_one_origin
 from rbue.report.columns import from_to
-from rbue.report.records import everywhere, in_tables, over_seeds, records
+from rbue.report.records import everywhere, in_tables, most_passes, over_seeds, records
 from rbue.report.rows import ARCHS, DATASETS, LABELS, METHODS, PROPOSED, by_protocol, protocol_text
 
 
@@ -107,22 +107,23 @@ def gather(results: list, paper_dir: str, frames: dict) -> Evidence:
 def under(protocol: str, frame: pd.DataFrame, printed: Numbers, every: pd.DataFrame) -> Evidence:
     """Return the evidence under one protocol. `every` holds the runs of all protocols."""
     runs = every[every.protocol == protocol]
+    shifted = every[every.corrupted & every.row.notna() & everywhere(every)]
     return Evidence(
         Numbers.of(frame),
         printed,
         protocol,
         costs(runs),
-        corrupted_passes(runs),
+        corrupted_passes(shifted[shifted.protocol == protocol]),
         scores(runs),
         unused_cells(every[in_tables(every)], protocol),
-        unused_cells(every[every.corrupted & every.row.notna()], protocol),
-        incomplete_cells(runs[runs.corrupted & runs.row.notna() & everywhere(runs)]),
+        unused_cells(shifted, protocol),
+        incomplete_cells(shifted[shifted.protocol == protocol]),
     )
 
 
 def costs(runs: pd.DataFrame) -> dict:
     """Return {(dataset, arch, row): test time, ECE, ECE after 10 passes and after temperature scaling, where known}."""
-    runs = runs[in_tables(runs) & ~runs.on_cpu]  # other programs take part of a CPU's time
+    runs = runs[in_tables(runs) & ~runs.hardware.str.contains("CPU")]  # other programs take part of a CPU's time
     key, values = ["dataset", "arch", "row"], ["test_ms_per_image", "ece", "ece_10", "tempered_ece"]
     tempered = runs.result.map(lambda result: result.temperature.ece if result.temperature else None).astype(float)
     after_10 = runs.result.map(ece_after_10).astype(float)
@@ -162,7 +163,7 @@ def incomplete_cells(runs: pd.DataFrame) -> set:
 
 def corrupted_passes(runs: pd.DataFrame) -> dict:
     """Return {(dataset, arch): passes of the variants on corrupted images}, often fewer than on clean images."""
-    proposed = runs[runs.corrupted & runs.row.isin(PROPOSED) & runs.passes.notna()]
+    proposed = most_passes(runs[runs.row.isin(PROPOSED) & runs.passes.notna()], ["dataset", "arch", "row", "seed"])
     return proposed.groupby(["dataset", "arch"]).passes.unique().to_dict()
 
 
