@@ -496,6 +496,13 @@ def test_rows_of_ones_own_method_have_different_colours(own_method):
     assert len({to_hex(found[0]) for found in dots}) == len({to_hex(box.get_edgecolor()) for box in boxes}) == 3
 
 
+def test_a_result_without_ones_own_corruption_does_not_hide_that_of_another():
+    own, older = (corrupted("SVI", samples=passes) | {"passes": passes} for passes in (20, 100))
+    levels = [{"severity": severity, "accuracy": 0.9, "ece": 0.1} for severity in range(1, 6)]
+    own["corruptions"] = own["corruptions"] | {"own": {"posterize": levels}}
+    assert list(beyond.own_corruptions(only([own, older])).corruption) == ["posterize"]
+
+
 def test_the_framework_leaves_out_an_image_that_should_not_be_shown(monkeypatch):
     runs = [analysed("SVI"), analysed("MC-DropReLU(0.9)")]
     runs[1]["example"] = runs[1]["example"] | {"index": 8}

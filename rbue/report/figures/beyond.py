@@ -162,8 +162,9 @@ MORE_NOTE = (
 
 def own_corruptions(network):
     """Mean, std and n of each row and corruption that is not among the 19, by severity."""
-    runs = most_passes(network.corrupted, ["row", "seed"])
-    found = [(run, run.result.corruptions.own) for run in runs.itertuples() if run.result.corruptions]
+    tested = network.corrupted.result.map(lambda result: bool(result.corruptions and result.corruptions.own))
+    runs = most_passes(network.corrupted[tested.astype(bool)], ["row", "seed"])
+    found = [(run, run.result.corruptions.own) for run in runs.itertuples()]
     frame = pd.DataFrame(
         {"row": run.row, "seed": run.seed, "corruption": name} | by_severity(levels)
         for run, types in found

@@ -35,7 +35,7 @@ def bins(frame):
     groups = sums.groupby(["row", "method", "bin"], sort=False)
     pooled = groups[numbers].sum()
     pooled[["confidence", "accuracy"]] = pooled[["confidence", "accuracy"]].div(pooled["count"], axis=0)
-    return pooled.assign(n=groups.size()).reset_index().assign(ece=lambda pooled: pooled.row.map(ece))
+    return pooled.assign(n=groups.seed.nunique()).reset_index().assign(ece=lambda pooled: pooled.row.map(ece))
 
 
 def calibration_error(curve):
