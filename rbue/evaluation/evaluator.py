@@ -22,7 +22,7 @@ from rbue.runs import devices
 from rbue.sampling import probabilities, sampler
 from rbue.training import capture
 
-# the numbers of samples at which metrics are recorded
+# the numbers of samples at which metrics are recorded, besides the number of all samples
 COUNTS = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 1000)
 REFIT = 5000  # training images from which batch-norm statistics are recomputed
 DIVERSE = 4  # samples that are compared pairwise (Section 4.4)
@@ -296,4 +296,5 @@ def evaluate_batch(draws, x, rows, most=None):
             first.append(probs.clone())
         if k in COUNTS:
             by_count[k] = (total / k).cpu()
-    return Evaluated((total / k).cpu(), (entropies / k).cpu(), torch.stack(first).cpu(), by_count)
+    mean = (total / k).cpu()
+    return Evaluated(mean, (entropies / k).cpu(), torch.stack(first).cpu(), by_count | {k: mean})
