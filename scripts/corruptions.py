@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.data import load
-from rbue.data.corrupted import MANIFEST, read_manifest, refuse_size
+from rbue.data.corrupted import MANIFEST, identity, is_of, read_manifest, refuse_size
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from rbue.data.corruptions.weather import NoTextures, texture_digest
 from rbue.data.files import open_npy, sha256
@@ -52,22 +52,22 @@ def npy_header(shape):
 # --- what is there ----------------------------------------------------------------------------------------------------
 
 
-def open_manifests(args, count):
+def open_manifests(args, images):
     """Return {path: manifest}: the folder's own, which says which files are ours, and the one that --manifest names."""
-    identity = {"dataset": args.dataset, "seed": args.seed, "images": count}
+    known = identity(args.dataset, args.seed, images)
     paths = {args.manifest: "name a new --manifest", args.out / MANIFEST: "name another folder with --out"}
-    return {path: open_manifest(path, identity, way_out) for path, way_out in paths.items()}
+    return {path: open_manifest(path, known, way_out) for path, way_out in paths.items()}
 
 
-def open_manifest(path, identity, way_out):
+def open_manifest(path, known, way_out):
     """Return a manifest, or a new one if there is none. Refuse a manifest of other images."""
     if not path.exists():
-        return identity | {"files": {}}
+        return known | {"files": {}}
     manifest = read_manifest(path)
     if not manifest:
         raise UserError(f"{path} was not written by this script: {way_out}")
-    if {key: manifest[key] for key in identity} != identity:
-        raise UserError(f"{path} is of another dataset, seed or number of images: {way_out}")
+    if not is_of(manifest, known):
+        raise UserError(f"{path} is of another dataset, seed or set of images: {way_out}")
     return manifest
 
 
@@ -109,7 +109,7 @@ def write_sets(args):
     refuse_size(data)
     images = data.test_images.to(devices.choose(args.device))
     with alone_in(args.out), tqdm(total=len(args.types) * len(SEVERITIES), unit="set", disable=None) as bar:
-        manifests = open_manifests(args, len(images))
+        manifests = open_manifests(args, images)
         present = list_present(args, manifests)
         write_labels(args.out / "labels.npy", data)
         for name in args.types:

@@ -67,7 +67,7 @@ def write_ours(folder, dataset, data, names, seed=0, textures=None):
     folder.mkdir(parents=True)
     manifest = folder / "manifest.json"
     args = argparse.Namespace(dataset=dataset, out=folder, manifest=manifest, seed=seed, textures=textures)
-    found = script.open_manifests(args, len(data.test_images))
+    found = script.open_manifests(args, data.test_images)
     for name in names:
         script.finish_type(name, data.test_images, found, args, script.tqdm(disable=True))
     np.save(folder / "labels.npy", np.tile(data.test_labels.numpy().astype(np.uint8), 5))
@@ -310,7 +310,7 @@ def test_what_the_script_wrote_is_ours_and_is_not_made_again(run_in, few, tmp_pa
     assert "only what scripts/corruptions.py wrote" in sentence
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"dataset": "cifar100"}, {"images": 7}])
+@pytest.mark.parametrize("change", [{"seed": 1}, {"dataset": "cifar100"}, {"images": 7}, {"clean": "other"}])
 def test_a_manifest_of_other_images_is_ours_and_not_used(run_in, few, tmp_path, change):
     folder = tmp_path / "cifar10_c"
     write_ours(folder, "cifar10", few, ["shot_noise"], seed=1)

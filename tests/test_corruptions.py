@@ -310,7 +310,7 @@ def test_sets_of_another_seed_carry_their_manifest_wherever_the_other_one_is(com
     out, other = tmp_path / "digits_c", tmp_path / "other.json"
     command(out, "--types", "contrast", "--seed", 1, "--manifest", other)
     assert json.loads((out / "manifest.json").read_text()) == json.loads(other.read_text())
-    with pytest.raises(SystemExit, match="of another dataset, seed or number of images: name another folder"):
+    with pytest.raises(SystemExit, match="of another dataset, seed or set of images: name another folder"):
         command(out, "--types", "contrast")
 
 

@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from rbue.data.checksums import CIFAR10_C, CIFAR100_C
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, corrupt, weather
-from rbue.data.files import decode_all, list_some, open_npy
+from rbue.data.files import decode_all, list_some, open_npy, sha256
 from rbue.data.sources import nchw
 from rbue.data.tinyimagenet import count_images, list_folders
 from rbue.errors import UserError, one_of
@@ -310,13 +310,23 @@ def list_kept(folder, dataset, data):
     generated again, since its function may have changed.
     """
     found = read_manifest(folder / MANIFEST)
-    if [found.get(key) for key in ("dataset", "seed", "images")] != [dataset, 0, len(data.test_images)]:
+    if not (found and is_of(found, identity(dataset, 0, data.test_images))):
         return {}
     return {
         name: (path, entry["sets"])
         for name, entry in found["files"].items()
         if name in TYPES and is_usual(name, entry) and (path := folder / f"{name}.npy").exists()
     }
+
+
+def identity(dataset, seed, images):
+    """Return what the manifest of a test set's corrupted versions says about them all."""
+    return {"dataset": dataset, "seed": seed, "images": len(images), "clean": sha256(images.cpu())}
+
+
+def is_of(manifest, known):
+    """Return whether a manifest is of this identity. One of an older version lacks the sha256 of the clean images."""
+    return known == {key: manifest.get(key, known[key]) for key in known}
 
 
 def is_usual(name, entry):
