@@ -2,7 +2,7 @@
 
 The numbers are equal on CPU and GPU, eager and compiled, for any batch size and any order of batches. At test time
 the row is the image's index in the dataset; in training it is its position in the batch. Nothing is stored for the
-backward pass. In names, a `site` is one stochastic layer of a network, counted in the order of execution.
+backward pass. In names, a `site` is one stochastic layer of a network, numbered as the network lists them.
 
 There are two stages. `keys` hashes (seed, step, row, site) to 64 bits with splitmix64, once per row. `_hash` mixes
 the element's position with both halves of its row's key by two 32-bit multiplications (lowbias32), once per element.

@@ -132,6 +132,23 @@ def test_a_later_layer_is_measured_in_sample_zero_of_testing(digits, monkeypatch
     assert rows[2]["closed"] == pytest.approx(analysis.variances(0.7, *inputs)["closed"], rel=1e-4)
 
 
+class LastFirst(torch.nn.Module):
+    """A network that lists its layers in another order than it calls them."""
+
+    def __init__(self):
+        super().__init__()
+        self.late, self.early = DropReLU(0.5), DropReLU(0.7)
+
+    def forward(self, x):
+        return self.late(self.early(x)).flatten(1)
+
+
+def test_layers_are_counted_in_the_order_of_execution(digits):
+    run = compose_run("dataset=digits", "arch=small", "method=dropreLU", "q=0.7")
+    rows = analysis.variance(run, surgery.wire(LastFirst()), digits, CPU)
+    assert [(row["site"], row["name"]) for row in rows] == [(0, "early"), (1, "late")]
+
+
 def test_the_size_of_a_pass_does_not_change_the_variance(digits, monkeypatch):
     run = compose_run("dataset=digits", "arch=small", "method=dropreLU", "q=0.7")
     net, found = stochastic("dropreLU"), []

@@ -159,7 +159,7 @@ def variance(run, network, data, device):
         return noise.counted(network, run.seed + noise.TEST, k, rows)
 
     def measure(site, inputs):
-        row = {"site": site.site, "name": sites[site], **variances(site.q, *inputs)}
+        row = {"site": len(found), "name": sites[site], **variances(site.q, *inputs)}
         found.append(row | {"monte_carlo": monte_carlo(site, *inputs, counted)})
 
     hooks = [site.register_forward_pre_hook(measure) for site in sites]

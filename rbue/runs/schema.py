@@ -149,7 +149,8 @@ class Foreign:
 
 @dataclass(frozen=True)
 class LayerVariance:
-    """The variance of one DropReLU layer's summed output (Section 3.4), computed in four ways."""
+    """The variance of one DropReLU layer's summed output (Section 3.4), computed in four ways. `site` counts layers in
+    the order of execution."""
 
     site: int
     name: str

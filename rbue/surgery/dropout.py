@@ -12,7 +12,7 @@ from rbue.tracing import caller, trace
 def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> fx.GraphModule:
     """Return a copy of the network with `layer` inserted at the placement, which the paper does not specify.
 
-    last: before the last linear layer.
+    last: on the input of the last linear layer, also where other layers read this input.
     relu, conv: after every rectifier, after every convolution.
     block: after the last rectifier of every submodule that has one (each residual block, each dense layer). For a
     network without such submodules, such as VGG, this is the same as last.

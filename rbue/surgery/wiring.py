@@ -49,7 +49,7 @@ def finish(graph: fx.GraphModule) -> fx.GraphModule:
 
 
 def wire(network: Network) -> Network:
-    """Number the stochastic layers in execution order and give them one source of noise."""
+    """Number the stochastic layers as the network lists them, and give them one source of noise."""
     sites = [m for m in network.modules() if isinstance(m, StochasticLayer)]
     shared = Noise(len(sites))
     for number, site in enumerate(sites):
