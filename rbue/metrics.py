@@ -148,14 +148,6 @@ def rejection(probs: Tensor, labels: Tensor) -> dict[str, list[float]]:
     return {"rejected": rejected, "accuracy": [right[:n].mean().item() for n in kept]}
 
 
-def auroc(inside: Tensor, outside: Tensor) -> float:
-    """Probability that a value of `outside` exceeds one of `inside`; ties count half. 0.5 is chance, 1 is perfect."""
-    _, place, count = torch.cat([inside, outside]).unique(return_inverse=True, return_counts=True)
-    rank = (count.cumsum(0) - (count - 1) / 2).double()  # equal values share the mean of their ranks
-    n, m = len(inside), len(outside)
-    return ((rank[place[n:]].sum() - m * (m + 1) / 2) / (n * m)).item()
-
-
 def temperature(probs: Tensor, labels: Tensor, bins: int = 30) -> dict[str, float]:
     """ECE and NLL after temperature scaling.
 

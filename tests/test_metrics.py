@@ -132,16 +132,6 @@ def test_of_a_few_images_the_surest_is_never_rejected():
     assert curve["accuracy"][0] == 0.25 and curve["accuracy"][-1] == 1
 
 
-def test_auroc_is_the_share_of_pairs_in_order_with_ties_counting_half():
-    generator = torch.Generator().manual_seed(0)
-    inside = torch.randint(6, (40,), generator=generator).double()
-    outside = torch.randint(2, 9, (30,), generator=generator).double()
-    pairs = [(o > i) + (o == i) / 2 for i in inside.tolist() for o in outside.tolist()]
-    assert metrics.auroc(inside, outside) == pytest.approx(sum(pairs) / len(pairs))
-    assert metrics.auroc(inside, inside) == 0.5
-    assert metrics.auroc(inside, inside + 10) == 1
-
-
 @pytest.mark.parametrize("true", [0.5, 1, 3])
 def test_temperature_scaling_finds_the_temperature_that_was_taken_away(true):
     probs, labels = predictions(20000)

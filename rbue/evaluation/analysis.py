@@ -20,7 +20,7 @@ from rbue.errors import UserError
 from rbue.evaluation import evaluator
 from rbue.layers import DropReLU, GaussianWeight
 from rbue.runs.compose import size_of
-from rbue.runs.predictions import Predictions
+from rbue.runs.predictions import Predictions, auroc
 
 IMAGES, DRAWS = 32, 200  # test images and draws of the Monte-Carlo variance: its relative error is about 2 %
 # elements per pass of the Monte-Carlo variance: they bound its memory, and a GPU is slow in small passes
@@ -98,13 +98,13 @@ def ood(run, evaluated, foreign):
     if foreign is None:
         return None
     inside, outside = detection_scores(evaluated), detection_scores(foreign)
-    auroc = {name: metrics.auroc(inside[name], outside[name]) for name in inside}
+    found = {name: float(auroc(inside[name].numpy(), outside[name].numpy())) for name in inside}
     sampled = len(evaluated.first) > 1
     return {
         "dataset": ood_name(run.trained_on),
-        "auroc": auroc["entropy"],
-        "auroc_confidence": auroc["confidence"],
-        "auroc_mutual_information": auroc["mutual_information"] if sampled else None,
+        "auroc": found["entropy"],
+        "auroc_confidence": found["confidence"],
+        "auroc_mutual_information": found["mutual_information"] if sampled else None,
         "entropy": outside["entropy"].mean().item(),
         "images": len(outside["entropy"]),
     }
