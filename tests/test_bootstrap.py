@@ -205,6 +205,11 @@ def test_seeds_by_hand():
     assert alike.excess == 0 and replace(mean, seeds={alike: 1 / 2}).freedom == np.inf
 
 
+def test_an_interval_of_networks_that_agree_has_at_least_one_degree_of_freedom():
+    agreeing = Scatter(between=1.0, own=2.0, freedom=3)  # less between seeds than the images explain
+    assert Sampling(np.array([-1e-3, 1e-3]), seeds={agreeing: 2.0}).freedom == 1
+
+
 def test_a_pool_counts_each_method_by_its_degrees_of_freedom():
     found = pool([Scatter(between=1.0, own=0.5, freedom=3), Scatter(between=5.0, own=0.1, freedom=1)])
     assert found == Scatter(between=2.0, own=pytest.approx(0.4), freedom=4) and found.excess == pytest.approx(1.6)

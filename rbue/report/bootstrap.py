@@ -76,9 +76,10 @@ class Sampling:
 
     @property
     def freedom(self):
-        """Satterthwaite's degrees of freedom; infinite if no seeds are included."""
+        """Satterthwaite's degrees of freedom; infinite if no seeds are included. They are at least 1: if seeds agree by
+        chance and the networks differ on few images, the approximation falls below it, and an interval explodes."""
         doubt = sum((weight * each.between) ** 2 / each.freedom for each, weight in self.seeds.items())
-        return self.variance**2 / doubt if doubt and self.variance else inf
+        return max(1.0, self.variance**2 / doubt) if doubt and self.variance else inf
 
 
 def mean_of(values):
