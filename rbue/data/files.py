@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -70,21 +71,29 @@ def decode_all(pairs, size, bar, prepare=None):
 def mapping(count):
     """Yield `map`; for many images, one that uses several processes. Threads would be slower than one of them, since
     Pillow holds Python's lock for most of a small image."""
-    if count < MANY or multiprocessing.current_process().daemon:  # a daemon may not start processes
+    workers = min(len(os.sched_getaffinity(0)), PROCESSES)
+    if count < MANY or workers == 1 or multiprocessing.current_process().daemon:  # a daemon may not start processes
         yield map
         return
-    workers = min(len(os.sched_getaffinity(0)), PROCESSES)
     fork = multiprocessing.get_context("fork")  # others would import torch, and the user's script once more
-    pool = ProcessPoolExecutor(workers, fork, end_with_parent, (os.getpid(),))
+    pool = ProcessPoolExecutor(workers, fork, begin_work, (os.getpid(),))
     try:
         yield partial(pool.map, chunksize=AT_ONCE)
+    except BaseException as error:
+        for worker in list(pool._processes.values()):
+            worker.kill()  # what it has been given may take minutes
+        if isinstance(error, BrokenProcessPool):
+            raise UserError("a process that decodes images was ended, perhaps for lack of memory") from error
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def end_with_parent(parent):
-    """Leave Ctrl-C to the parent, and end when it has ended, even by SIGKILL."""
+def begin_work(parent):
+    """Leave Ctrl-C and what signals say to the parent, and end when it has ended, even by SIGKILL."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(ending, signal.SIG_DFL)
 
     def watch():
         while os.getppid() == parent:
