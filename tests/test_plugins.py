@@ -477,9 +477,11 @@ def test_a_protocol_may_set_what_the_suites_main_file_sets(door):
 
 
 def test_a_yaml_may_refer_to_the_seed_in_a_sweep_too(door):
-    own = "# @package _global_\ndefaults: [demo, _self_]\nprotocol: mine\nholdout: ${seed}\n"
+    own = "# @package _global_\ndefaults: [demo, _self_]\nprotocol: mine\nholdout: ${oc.select:seed}\n"
     plugins.choose(folder=door({"dir/protocol/mine.yaml": own}) / "dir")
     assert [run.holdout for run in sweeps.runs_of(["protocol=mine", "seed=1,2"])] == [1, 2]
+    spaced = sweeps.runs_of(["protocol=demo", "seed=1,2", "data_dir=of ${ seed }"])
+    assert [run.data_dir for run in spaced] == ["of 1", "of 2"]
 
 
 def test_a_launch_does_not_change_what_a_protocol_says(door):

@@ -53,14 +53,14 @@ def jobs_by_seed(words, parser, compose):
 
 def compose_runs(jobs, compose):
     """Yield (overrides, Run) per job. Composing takes 1/6 s, so jobs that differ only in their seed share it, unless
-    another setting refers to the seed."""
+    a setting may refer to the seed."""
     alike = {}
     for overrides in jobs:
         others = tuple(word for word in overrides if not SEED.fullmatch(word))
         seeds = [int(word.removeprefix("seed=")) for word in overrides if SEED.fullmatch(word)]
         key = others, bool(seeds)
-        run, refers_to_seed = alike.get(key, (None, True))
-        if refers_to_seed:
+        run, may_refer_to_seed = alike.get(key, (None, True))
+        if may_refer_to_seed:
             run, _ = alike[key] = compose_run(compose, overrides)
         yield overrides, run.with_seed(seeds[-1]) if seeds else run
 
@@ -119,12 +119,12 @@ def lines(names, rest, compose):
 
 
 def compose_run(compose, overrides):
-    """Return the run, and whether one of its settings refers to the seed, as in a YAML file with data/${seed}."""
+    """Return the run, and whether one of its settings may refer to the seed, as data/${seed} does."""
     with one_sentence(overrides):
         cfg = compose(list(overrides))
         with open_dict(cfg):
             cfg.pop("hydra")
-        return parse(cfg), "seed}" in OmegaConf.to_yaml(cfg)
+        return parse(cfg), "${" in OmegaConf.to_yaml(cfg)
 
 
 # --- tables that have a run -------------------------------------------------------------------------------------------
