@@ -18,10 +18,11 @@ class PackedLauncher(BasicLauncher):
             return self.launch_all(job_overrides, initial_job_idx)
 
     def launch_all(self, job_overrides, initial_job_idx):
+        provenance.at_start()
         from rbue import training
+        from rbue.evaluation import analysis, corruption, evaluator  # noqa: F401 - the code of this commit, not of later ones
         from rbue.runs import devices
 
-        provenance.at_start()
         loader, config = self.hydra_context.config_loader, self.config
         jobs = sweeps.compose_runs(job_overrides, lambda overrides: loader.load_sweep_config(config, overrides))
         waiting = {n: (words, sweeps.Cell(run, "missing")) for n, (words, run) in enumerate(jobs, initial_job_idx)}

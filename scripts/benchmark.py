@@ -29,7 +29,7 @@ from rbue.benchmark.processes import first_step
 from rbue.cli import one_sentence_errors
 from rbue.data import DATASETS
 from rbue.errors import UserError, out_of_memory
-from rbue.runs import devices
+from rbue.runs import devices, provenance
 
 
 def arguments(argv):
@@ -59,6 +59,7 @@ def main(argv=None):
     args = arguments(argv)
     if args.first_step:
         return first_step(args.first_step, args.dataset)
+    provenance.at_start()
     device = devices.choose("auto")
     bench = Bench(device, args.quick or device.type == "cpu", args.dataset, args.data_dir)
     for part in args.only:

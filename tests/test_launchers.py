@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import begin, call
+from commands import begin, call, start
 from conftest import ROOT
 
 from hydra_plugins.rbue_launcher import PackedLauncher
@@ -129,6 +129,24 @@ def wait_for(condition, seconds=300):
 
 def children(process):
     return [int(p) for p in open(f"/proc/{process}/task/{process}/children").read().split()]
+
+
+def test_a_sweep_uses_and_names_the_code_of_its_start(tmp_path):
+    code = """if True:
+        import os, runpy, sys
+        from rbue import training
+
+        def train_during_a_commit(runs, train=training.train_in_packs):
+            os.environ["RBUE_COMMIT"] = "later"
+            print("loaded:", {f"rbue.evaluation.{name}" for name in ("analysis", "evaluator")} <= {*sys.modules})
+            yield from train(runs)
+
+        os.environ["RBUE_COMMIT"], training.train_in_packs = "first", train_during_a_commit
+        sys.argv.pop(0)
+        runpy.run_path(sys.argv[0], run_name="__main__")"""
+    done = start("-c", code, ROOT / "train.py", "-m", *WORDS, cwd=tmp_path)
+    assert done.returncode == 0 and "loaded: True" in done.stdout, done.stdout + done.stderr
+    assert [result.environment.commit for result in collect(tmp_path / "results")] == ["first"]
 
 
 def test_a_launcher_that_is_not_installed_is_named_with_the_way_to_it(tmp_path):

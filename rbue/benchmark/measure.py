@@ -144,7 +144,7 @@ class Bench:
 
     def content(self):
         """Return the measured rows, each with its origin, since the file may also hold groups of earlier runs."""
-        environment = provenance.environment() | devices.software(self.device)
+        environment = provenance.at_start() | devices.software(self.device)
         source = {"matmul_flops": self.limit} | {key: environment[key] for key in ("commit", "changed", "torch")}
         rows = [row | source for row in self.rows]
         return {"hardware": devices.describe(self.device), "environment": environment, "rows": rows}
