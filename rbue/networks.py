@@ -5,6 +5,7 @@ counts, so a test compares ours with the usual ones.
 """
 
 from collections import OrderedDict
+from copy import copy
 
 import torch
 from torch import nn
@@ -82,14 +83,16 @@ def quick(network):
         norm.num_batches_tracked = None  # it is never read, and counting costs one kernel per layer
         norm.register_load_state_dict_pre_hook(forget_count)
     for path, block in list(network.named_modules()):
-        if isinstance(block, models.densenet._DenseBlock) and all(map(is_plain, block.values())):
+        if is_plain(block):
             network.set_submodule(path, chained(block))
     return network
 
 
-def is_plain(layer):
-    """Return whether DenseLayer computes the same: a layer of torchvision's own class, without dropout."""
-    return type(layer) is models.densenet._DenseLayer and not layer.drop_rate
+def is_plain(block):
+    """Return whether `chained` computes the same: a dense block of torchvision's own classes, without dropout."""
+    if type(block) is not models.densenet._DenseBlock or block._forward_hooks or block._forward_pre_hooks:
+        return False
+    return all(type(layer) is models.densenet._DenseLayer and not layer.drop_rate for layer in block.values())
 
 
 def forget_count(norm, state, prefix, *_):
@@ -98,10 +101,12 @@ def forget_count(norm, state, prefix, *_):
 
 
 def chained(block):
-    """Return a dense block as a sequence of layers, each of which appends its own feature maps to its input."""
-    for layer in block.values():
+    """Return a dense block as a sequence of layers, each of which appends its own feature maps to its input. They share
+    the block's parameters, and the block stays as it is, since the network may hold it under a second name."""
+    layers = {name: copy(layer) for name, layer in block.items()}
+    for layer in layers.values():
         layer.__class__ = DenseLayer
-    return nn.Sequential(OrderedDict(block.items()))
+    return nn.Sequential(OrderedDict(layers))
 
 
 class DenseLayer(models.densenet._DenseLayer):

@@ -62,6 +62,31 @@ def test_a_dense_block_with_dropout_or_with_other_layers_stays(kind, rate):
     assert torch.equal(*outputs)
 
 
+class TenfoldBlock(densenet._DenseBlock):
+    def forward(self, inputs):
+        return 10 * super().forward(inputs)
+
+
+class Shared(torch.nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.first = self.second = block
+
+    def forward(self, x):
+        return self.second(x) + self.first(x)
+
+
+@pytest.mark.parametrize("change", ["own class", "hook", "two names"])
+def test_a_dense_block_of_ones_own_keeps_what_it_does(change):
+    kind = TenfoldBlock if change == "own class" else densenet._DenseBlock
+    block, x = kind(3, 8, 4, 4, 0.0).eval(), torch.rand(2, 8, 5, 5)
+    if change == "hook":
+        block.register_forward_hook(lambda module, inputs, output: -output)
+    own = Shared(block) if change == "two names" else torch.nn.Sequential(block)
+    expected = own(x)
+    assert torch.equal(quick(own)(x), expected)
+
+
 @pytest.mark.parametrize("metadata", [True, False])
 def test_weights_with_batch_norms_counter_load_too(metadata):
     """Equal to torchvision's state, and to that of a file without torch's version numbers."""
