@@ -296,7 +296,15 @@ def test_what_is_updated_in_place_by_noise_keeps_its_spread():
     assert rbue.predict(network, x, samples=20, keep_samples=True).samples.std(0).min() > 0
 
 
-@pytest.mark.parametrize("update", [lambda v: v.mul_(2), lambda v: F.hardtanh(input=v, inplace=True)])
+UPDATES = [
+    lambda v: v.mul_(2),
+    lambda v: F.hardtanh(input=v, inplace=True),
+    lambda v: v.__ipow__(2),
+    lambda v: torch.mul(v, 2, out=v),
+]
+
+
+@pytest.mark.parametrize("update", UPDATES)
 def test_a_view_that_is_overwritten_after_the_noise_is_not_overwritten_before_it(update):
     class Branches(nn.Module):
         def __init__(self):

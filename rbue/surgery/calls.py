@@ -142,7 +142,8 @@ def overwrites(graph, node):
     return node.op.startswith("call") and bool(by_name or node.kwargs.get("inplace", by_position))
 
 
-IN_PLACE_CALLS = {"iadd", "isub", "imul", "itruediv", "setitem", "__setitem__"}
+OPERATORS = {"add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"}
+IN_PLACE_CALLS = {"setitem", "__setitem__"} | {form.format(name) for form in ("i{}", "__i{}__") for name in OPERATORS}
 
 
 def name_of(node):

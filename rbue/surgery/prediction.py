@@ -149,7 +149,8 @@ def find_noisy_and_fixed(graph: fx.GraphModule, each: Sequence[str]) -> tuple[se
 def overwrites_shared(graph, node):
     """Return whether a node works in place on memory that other nodes read, as h.add_(y) if h or a view of it is used
     again."""
-    if not overwrites(graph, node):
+    written = node.kwargs.get("out") or (node.all_input_nodes[0] if overwrites(graph, node) else None)
+    if not isinstance(written, fx.Node):
         return False
-    aliases = aliases_of(graph, node.all_input_nodes[0], but=node)
+    aliases = aliases_of(graph, written, but=node)
     return any(not asks_shape(u) for n in aliases for u in n.users if u is not node and u not in aliases)
