@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from rbue.cli import one_sentence_errors, parse_with_plugins
 from rbue.data import load
-from rbue.data.corrupted import MANIFEST, identity, is_of, read_manifest, refuse_size
+from rbue.data.corrupted import MANIFEST, clean_sha256, read_manifest, refuse_size
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from rbue.data.corruptions.weather import NoTextures, texture_digest
 from rbue.data.files import open_npy, sha256
@@ -52,22 +52,22 @@ def npy_header(shape):
 # --- what is there ----------------------------------------------------------------------------------------------------
 
 
-def open_manifests(args, images):
+def open_manifests(args, count):
     """Return {path: manifest}: the folder's own, which says which files are ours, and the one that --manifest names."""
-    known = identity(args.dataset, args.seed, images)
+    identity = {"dataset": args.dataset, "seed": args.seed, "images": count}
     paths = {args.manifest: "name a new --manifest", args.out / MANIFEST: "name another folder with --out"}
-    return {path: open_manifest(path, known, way_out) for path, way_out in paths.items()}
+    return {path: open_manifest(path, identity, way_out) for path, way_out in paths.items()}
 
 
-def open_manifest(path, known, way_out):
+def open_manifest(path, identity, way_out):
     """Return a manifest, or a new one if there is none. Refuse a manifest of other images."""
     if not path.exists():
-        return known | {"files": {}}
+        return identity | {"files": {}}
     manifest = read_manifest(path)
     if not manifest:
         raise UserError(f"{path} was not written by this script: {way_out}")
-    if not is_of(manifest, known):
-        raise UserError(f"{path} is of another dataset, seed or set of images: {way_out}")
+    if {key: manifest[key] for key in identity} != identity:
+        raise UserError(f"{path} is of another dataset, seed or number of images: {way_out}")
     return manifest
 
 
@@ -109,7 +109,7 @@ def write_sets(args):
     refuse_size(data)
     images = data.test_images.to(devices.choose(args.device))
     with alone_in(args.out), tqdm(total=len(args.types) * len(SEVERITIES), unit="set", disable=None) as bar:
-        manifests = open_manifests(args, images)
+        manifests = open_manifests(args, len(images))
         present = list_present(args, manifests)
         write_labels(args.out / "labels.npy", data)
         for name in args.types:
@@ -139,14 +139,15 @@ def write_labels(path, data):
 def finish_type(name, images, manifests, args, bar, present=None):
     """Generate one type unless it is finished, and compare it with the manifests. `present` is its file's sha256."""
     path, known = args.out / f"{name}.npy", entries_of(name, manifests)
-    textures = {"textures": texture_digest(args.textures)} if name == "frost" else {}
-    finished = {"sha256": present} | textures
-    if known and all(finished.items() <= entry.items() for entry in known):
+    clean = {"clean": clean_sha256(images)}
+    source = clean | ({"textures": texture_digest(args.textures)} if name == "frost" else {})
+    finished = {"sha256": present} | source
+    if known and all(finished.items() <= (clean | entry).items() for entry in known):
         bar.update(len(SEVERITIES))
-        save_entry(name, known[0], manifests)
+        save_entry(name, max(known, key=len), manifests)  # an entry of an older version says less
         return
     with results.replacing(path) as file:
-        entry = write_type(file, images, name, args, bar) | textures
+        entry = write_type(file, images, name, args, bar) | source
         refuse_other(path, entry, known)
         save_entry(name, entry, manifests)  # before the file is in place: a file without an entry is not ours
 

@@ -292,6 +292,24 @@ def test_the_script_says_when_its_images_are_not_those_of_the_manifest(command, 
         command(out, "--seed", 1, "--manifest", manifest)
 
 
+def test_entries_of_a_manifest_name_the_clean_images_as_soon_as_they_are_known(command, tmp_path):
+    paths = tmp_path / "digits_c/manifest.json", tmp_path / "other.json"
+    words = paths[0].parent, "--types", "contrast", "--manifest", paths[1]
+    command(*words)
+    new = paths[0].read_text()
+    older, changed = json.loads(new), json.loads(new)
+    del older["files"]["contrast"]["clean"]  # as an older version wrote it
+    changed["files"]["contrast"]["clean"] = "0" * 64
+    for path in paths:
+        path.write_text(json.dumps(older))
+        command(*words)
+        assert json.loads(path.read_text()) == json.loads(new)
+        path.write_text(json.dumps(changed))
+        with pytest.raises(SystemExit, match="the images differ from those of the manifest"):
+            command(*words)
+        path.write_text(new)
+
+
 def test_the_script_replaces_no_file_of_others(command, tmp_path):
     out = tmp_path / "digits_c"
     out.mkdir()
@@ -310,7 +328,7 @@ def test_sets_of_another_seed_carry_their_manifest_wherever_the_other_one_is(com
     out, other = tmp_path / "digits_c", tmp_path / "other.json"
     command(out, "--types", "contrast", "--seed", 1, "--manifest", other)
     assert json.loads((out / "manifest.json").read_text()) == json.loads(other.read_text())
-    with pytest.raises(SystemExit, match="of another dataset, seed or set of images: name another folder"):
+    with pytest.raises(SystemExit, match="of another dataset, seed or number of images: name another folder"):
         command(out, "--types", "contrast")
 
 

@@ -306,27 +306,24 @@ def read_or_make(kept, data, name, severity, device):
 def list_kept(folder, dataset, data):
     """Return {type: (its file, the sha256 of its five sets)} of the generated files that can be reused.
 
-    Files of another dataset or seed hold other images, and so does frost of other textures. A user's own type is always
-    generated again, since its function may have changed.
+    Files of another dataset or seed, or made from other clean images, hold other images, and so does frost of other
+    textures. A user's own type is always generated again, since its function may have changed.
     """
     found = read_manifest(folder / MANIFEST)
-    if not (found and is_of(found, identity(dataset, 0, data.test_images))):
+    if [found.get(key) for key in ("dataset", "seed", "images")] != [dataset, 0, len(data.test_images)]:
         return {}
+    clean = clean_sha256(data.test_images)
     return {
         name: (path, entry["sets"])
         for name, entry in found["files"].items()
-        if name in TYPES and is_usual(name, entry) and (path := folder / f"{name}.npy").exists()
+        if name in TYPES and is_usual(name, entry) and entry.get("clean", clean) == clean
+        if (path := folder / f"{name}.npy").exists()
     }
 
 
-def identity(dataset, seed, images):
-    """Return what the manifest of a test set's corrupted versions says about them all."""
-    return {"dataset": dataset, "seed": seed, "images": len(images), "clean": sha256(images.cpu())}
-
-
-def is_of(manifest, known):
-    """Return whether a manifest is of this identity. One of an older version lacks the sha256 of the clean images."""
-    return known == {key: manifest.get(key, known[key]) for key in known}
+def clean_sha256(images):
+    """Return the sha256 of clean images, which is in each entry of a manifest. Entries of older versions lack it."""
+    return sha256(images.cpu())
 
 
 def is_usual(name, entry):
