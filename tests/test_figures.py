@@ -497,17 +497,12 @@ def test_rows_of_ones_own_method_have_different_colours(own_method):
 
 
 def test_a_result_without_ones_own_corruption_does_not_hide_that_of_another():
-    own, older = (corrupted("SVI", samples=passes) | {"passes": passes} for passes in (20, 100))
+    own, older, other = (corrupted("SVI", samples=passes) | {"passes": passes} for passes in (20, 100, 200))
     levels = [{"severity": severity, "accuracy": 0.9, "ece": 0.1} for severity in range(1, 6)]
     own["corruptions"] = own["corruptions"] | {"own": {"posterize": levels}}
+    other["corruptions"] = other["corruptions"] | {"own": {"solarize": levels}}
     assert list(beyond.own_corruptions(only([own, older])).corruption) == ["posterize"]
-
-
-def test_the_framework_leaves_out_an_image_that_should_not_be_shown(monkeypatch):
-    runs = [analysed("SVI"), analysed("MC-DropReLU(0.9)")]
-    runs[1]["example"] = runs[1]["example"] | {"index": 8}
-    monkeypatch.setattr(framework, "NOT_SHOWN", {(runs[0]["config"]["dataset"], 8)})
-    assert framework.load(only(runs)).row == "SVI" and framework.load(only(runs[1:])) is None
+    assert sorted(beyond.own_corruptions(only([own, older, other])).corruption) == ["posterize", "solarize"]
 
 
 def test_the_framework_names_classes_with_spaces_and_leaves_out_the_middle_of_long_names():

@@ -162,16 +162,16 @@ MORE_NOTE = (
 
 def own_corruptions(network):
     """Mean, std and n of each row and corruption that is not among the 19, by severity."""
-    tested = network.corrupted.result.map(lambda result: bool(result.corruptions and result.corruptions.own))
-    runs = most_passes(network.corrupted[tested.astype(bool)], ["row", "seed"])
-    found = [(run, run.result.corruptions.own) for run in runs.itertuples()]
     frame = pd.DataFrame(
-        {"row": run.row, "seed": run.seed, "corruption": name} | by_severity(levels)
-        for run, types in found
-        for name, levels in types.items()
+        {"row": run.row, "seed": run.seed, "passes": run.passes, "corruption": name} | by_severity(levels)
+        for run in network.corrupted.itertuples()
+        for name, levels in (run.result.corruptions.own if run.result.corruptions else {}).items()
     )
     key = ["row", "corruption"]
-    return frame if frame.empty else over_seeds(frame, key, frame.columns.difference([*key, "seed"]))
+    if frame.empty:
+        return frame
+    frame = most_passes(frame, [*key, "seed"]).drop(columns="passes")
+    return over_seeds(frame, key, frame.columns.difference([*key, "seed"]))
 
 
 def by_severity(levels):
