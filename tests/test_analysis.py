@@ -256,10 +256,12 @@ def test_a_posterior_is_described_by_the_quantiles_of_its_deviations():
 # --- the example ------------------------------------------------------------------------------------------------------
 
 
-def test_the_example_is_the_most_uncertain_image_that_is_predicted_rightly(digits):
+def test_the_example_is_the_most_uncertain_image_that_is_predicted_rightly(digits, monkeypatch):
+    run = compose_run("dataset=digits", "arch=small")
     probs = (3 * torch.randn(4, 360, 10, generator=torch.Generator().manual_seed(0))).softmax(-1)
     mean = probs.mean(0)
-    shown = analysis.example(evaluator.Evaluated(mean, metrics.entropy(probs).mean(0), probs, {}), digits)
+    evaluated = evaluator.Evaluated(mean, metrics.entropy(probs).mean(0), probs, {})
+    shown = analysis.example(run, evaluated, digits)
     index = shown["index"]
     entropy, right = metrics.entropy(mean.double()), mean.argmax(1) == digits.test_labels
     assert right[index] and entropy[index] == entropy[right].max() == shown["entropy"]
@@ -267,11 +269,14 @@ def test_the_example_is_the_most_uncertain_image_that_is_predicted_rightly(digit
     assert torch.equal(torch.tensor(shown["samples"]), probs[:, index])
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(shown["png"]))))
     assert np.array_equal(pixels, digits.test_images[index].permute(1, 2, 0))
+    monkeypatch.setitem(analysis.NOT_SHOWN, "digits", [index, 10_000])
+    other = analysis.example(run, evaluated, digits)
+    assert other["entropy"] == entropy[right].sort().values[-2] < shown["entropy"]
 
 
 def test_there_is_no_example_where_nothing_is_right(digits):
-    wrong = torch.eye(10)[(digits.test_labels + 1) % 10]
-    assert analysis.example(evaluator.Evaluated(wrong, metrics.entropy(wrong), wrong[None], {}), digits) is None
+    wrong, run = torch.eye(10)[(digits.test_labels + 1) % 10], compose_run("dataset=digits", "arch=small")
+    assert analysis.example(run, evaluator.Evaluated(wrong, metrics.entropy(wrong), wrong[None], {}), digits) is None
 
 
 def test_every_class_has_one_name():
