@@ -51,8 +51,12 @@ def test_the_table_shows_ratios_and_leaves_what_was_not_measured_open():
     assert start.split()[-5:] == ["–"] * 5
 
 
-def test_the_figure_is_drawn(tmp_path):
+def test_the_figure_is_drawn_with_bars_from_1(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(benchmark, "save", lambda figure, path: drawn.append(figure) or save(figure, path))
     draw(CONTENT, tmp_path / "figure")
+    first, last = drawn[0].axes[0].get_xlim()
+    assert first < 1 and last > 5
     assert "5.00×" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
 
 

@@ -86,7 +86,8 @@ def draw(content, path):
     for place, ratio in enumerate(ratios):
         axis.annotate(times(ratio), (max(ratio, 1), place), (3, 0), textcoords="offset points", va="center")
     axis.axvline(1, color=INK, linewidth=0.8)
-    room = min(ratios) / 1.1, max(ratios) * 1.3 * (max(ratios) / min(ratios)) ** 0.1  # leaves space for the numbers
+    least, most = min(1, *ratios), max(1, *ratios)  # bars begin at 1
+    room = least / 1.1, most * 1.3 * (most / least) ** 0.1  # leaves space for the numbers
     axis.set(xscale="log", xlim=room, xlabel="times as fast", title=content["hardware"])
     axis.set_yticks(range(len(rows)), [label(row) for row in rows])
     plain_ticks(axis.xaxis)
