@@ -163,9 +163,9 @@ def posterior_note(table):
     if "SVI" not in set(measured.row):
         return []
     return [
-        "SVI is not converged: with one learning rate for means and standard deviations of the weights, SGD leaves the "
-        "standard deviations near their initial value. With `rho_optimizer=adam`, they converge, and the network "
-        "underfits (tested on CIFAR-10)."
+        "SVI is not converged: with one learning rate for means and standard deviations of the weights, SGD changes "
+        "the standard deviations little. With `rho_optimizer=adam`, they converge, and the network underfits (tested "
+        "on CIFAR-10)."
     ]
 
 

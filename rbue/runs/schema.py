@@ -283,7 +283,8 @@ class Result:
     def need_own(self, predictions: Predictions) -> Predictions:
         """Refuse the predictions of another run, which were copied next to this result, or of a changed result."""
         found = {"accuracy": correct(predictions).mean(), "brier": predictions.brier.mean(dtype=float)}
-        if self.config.get("bins", 30) == 30:  # rounding moves no image to another of these bins
+        # rounding moves no image across the edges of these bins, or four in older files
+        if self.config.get("bins", 30) == 30:
             found["ece"] = ece(predictions)
         for metric in [metric for metric in found if metric in self.metrics]:
             if abs(found[metric] - self.metrics[metric]) > ROUNDING[metric]:
