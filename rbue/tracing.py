@@ -1,6 +1,9 @@
 """torch.fx graphs of arbitrary networks. Unlike plain torch.fx graphs, they follow train() and eval()."""
 
 import inspect
+import operator
+import random
+import warnings
 from contextlib import contextmanager
 from itertools import compress, zip_longest
 from typing import Any
@@ -9,6 +12,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
+from torch.optim.swa_utils import AveragedModel
 
 from rbue.errors import UserError, first_line
 from rbue.layers import Stem, StochasticLayer
@@ -20,6 +24,10 @@ class Tracer(fx.Tracer):
     def __init__(self, whole=()):
         super().__init__()
         self.whole = whole
+        self.drawing = set()  # paths of modules whose forward draws random numbers that are no nodes of the graph
+
+    def proxy(self, node):
+        return Traced(node, self)
 
     def is_leaf_module(self, module, name):
         """Treat a parametrized module by its original class, which torch has replaced by one of its own."""
@@ -33,12 +41,40 @@ class Tracer(fx.Tracer):
         if (origin := made_by(module)) and not self.is_leaf_module(module, path):
             way_out = f"use the module as it was before {origin}"
             raise UserError(f"{path} is a module of {origin}, which torch.fx cannot trace: {way_out}")
-        return super().call_module(module, *arguments)
+        with self.watching_draws(path):
+            return super().call_module(module, *arguments)
+
+    @contextmanager
+    def watching_draws(self, path):
+        """Note a module that draws inside, the innermost one: the generators are put back before the outer one ends."""
+        before = torch.get_rng_state(), random.getstate()
+        yield
+        if not torch.equal(torch.get_rng_state(), before[0]) or random.getstate() != before[1]:
+            self.drawing.add(path)
+            torch.set_rng_state(before[0])
+            random.setstate(before[1])
 
     def create_node(self, *arguments, **more):
         node = super().create_node(*arguments, **more)
         node.meta["contexts"] = contexts()
         return node
+
+
+class Traced(fx.Proxy):
+    """A value in a traced forward. Plain torch.fx turns y += x into y = y + x, which leaves other names and views of y
+    as they were."""
+
+
+def in_place(name):
+    def update(self, other):
+        return self.tracer.create_proxy("call_function", getattr(operator, name), (self, other), {})
+
+    return update
+
+
+OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
+for _operator in OPERATORS:
+    setattr(Traced, f"__i{_operator}__", in_place(f"i{_operator}"))
 
 
 def made_by(module):
@@ -64,7 +100,8 @@ def trace(network: nn.Module) -> fx.GraphModule:
 
     A graph contains only the branches of the mode in which it was traced. So both modes are traced and compared, and a
     module whose code depends on the mode, such as stochastic depth, is not traced into. Neither is one that opens
-    torch.no_grad or torch.autocast, or that has a backward pass of its own. Arguments after the first whose
+    torch.no_grad or torch.autocast, that has a backward pass of its own, or that draws random numbers in Python, whose
+    values would be fixed. Arguments after the first whose
     default is None or a bool are fixed to this default.
     """
     need_module(network)
@@ -73,18 +110,20 @@ def trace(network: nn.Module) -> fx.GraphModule:
     whole = set()
     while True:
         try:
-            (training, written), (evaluation, _) = (trace_in_mode(network, mode, whole) for mode in (True, False))
+            traced = [trace_in_mode(network, mode, whole) for mode in (True, False)]
         except UserError:
             if whole >= (small := small_mode_readers(network)):
                 raise
             whole |= small  # one of these may be the reason why tracing failed
             continue
-        found = mode_dependent(network, training, evaluation)
+        (training, written, drawing), (evaluation, _, also_drawing) = traced
+        found = (drawing | also_drawing) or mode_dependent(network, training, evaluation)
         if "" in found or (found and found <= whole):
             refuse_mode(network)
         found = found or inside_contexts(network, training)
         if not found:
             refuse_written(network, written)
+            warn_of_own_train(network, training)
             return in_modes_of(network, thaw_dropout(training, evaluation))
         whole |= found
 
@@ -99,6 +138,8 @@ def refuse_wrapped(network):
     way_out = None
     if isinstance(network, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
         way_out = "pass its .module, and wrap the new network"
+    elif isinstance(network, AveragedModel):
+        way_out = "pass its .module, and average the new network"
     elif origin := made_by(network):
         way_out = f"pass the network as it was before {origin}"
     elif hasattr(network, "_orig_mod"):
@@ -123,15 +164,18 @@ def refuse_mode(network):
 
 
 def trace_in_mode(network, mode, whole):
-    """Return the network's graph in one mode, and the names of attributes and buffers that its forward wrote."""
+    """Return the network's graph in one mode, the names of attributes and buffers that its forward wrote, and the paths
+    of modules that drew random numbers in Python."""
     try:
         arguments = list(inspect.signature(network.forward).parameters.values())
         known = {a.name: a.default for a in arguments[1:] if a.default is None or isinstance(a.default, bool)}
         with in_mode(network, mode), restored(network) as written:
-            graph = Tracer(whole).trace(network, known or None)
+            tracer = Tracer(whole)
+            with tracer.watching_draws(""):
+                graph = tracer.trace(network, known or None)
             fixed = [a.name in known for a in arguments if a.kind not in VARIABLE]
             traced = fx.GraphModule(network, remove_arguments(graph, fixed))
-        return traced, written
+        return traced, written, tracer.drawing
     except UserError:
         raise
     except Exception as error:  # a network's own code may raise anything if it gets a proxy
@@ -177,7 +221,7 @@ def restored(network):
             vars(module).clear()
             vars(module).update(own)
         for name, (buffer, own) in buffers.items():
-            if not torch.equal(buffer, own):
+            if not buffer.is_meta and not torch.equal(buffer, own):
                 written.append(name)
                 buffer.copy_(own)
 
@@ -188,6 +232,19 @@ def refuse_written(network, written):
         raise UserError(
             f"the forward of {type(network).__name__} assigns self.{written[0]}, which a traced network does not do: "
             "keep it outside of forward, or replace its rectifiers by rbue.DropReLU(q) by hand"
+        )
+
+
+def warn_of_own_train(network, graph):
+    """Say whose own train() the graph does not call, such as one that keeps batch-norm in evaluation mode."""
+    entered = {path for node in graph.graph.nodes for path, _ in callers(node)} | {""}
+    own = {type(m).__name__ for m in map(network.get_submodule, entered) if type(m).train is not nn.Module.train}
+    if own:
+        names = ", ".join(sorted(own))
+        warnings.warn(
+            f"the new network does not call train() of {names}: to freeze batch-norm, use "
+            "torchvision.ops.FrozenBatchNorm2d; what else it does, call yourself",
+            stacklevel=4,
         )
 
 

@@ -322,7 +322,7 @@ def test_a_rectifier_under_another_name_in_such_a_module_is_refused():
 def test_hooks_that_are_lost_are_named():
     network = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
     network[1].register_forward_hook(lambda *_: None)
-    with pytest.warns(UserWarning, match="forward hooks have no effect .*: ReLU"):
+    with pytest.warns(UserWarning, match="hooks have no effect .*: ReLU"):
         rbue.randomize(network, q=0.5)
 
 
@@ -334,11 +334,33 @@ def test_hooks_of_modules_that_are_traced_into_are_named():
     for module in (network[0], network[1]):
         module.register_forward_hook(lambda module, *_: calls.append(type(module).__name__))
     for change in (lambda: rbue.randomize(network, q=0.5), lambda: rbue.add_dropout(network, Dropout(0.5), "last")):
-        with pytest.warns(UserWarning, match="the new network does not call the forward hooks of Block; what they did"):
+        with pytest.warns(UserWarning, match="the new network does not call the hooks of Block; what they did"):
             random = change()
         calls.clear()
         random(torch.zeros(2, 8))
         assert calls == ["Linear"]
+
+
+@pytest.mark.filterwarnings("ignore:For backward hooks to be called")
+@pytest.mark.parametrize("add", ["register_full_backward_hook", "register_full_backward_pre_hook"])
+def test_backward_hooks_that_are_lost_are_named(add):
+    network = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    getattr(network, add)(lambda *_: None)
+    with pytest.warns(UserWarning, match="hooks have no effect .*: Sequential"):
+        rbue.randomize(network, q=0.5)
+
+
+def test_other_activations_in_modules_that_are_not_traced_into_are_counted():
+    class Hidden(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.act = nn.Hardswish()
+
+        def forward(self, x):
+            return self.act(x) * 2 if self.training else self.act(x)
+
+    with pytest.warns(UserWarning, match="stay as they are: 3 Hardswish"):
+        rbue.randomize(nn.Sequential(Hidden(), Hidden(), nn.ReLU(), nn.Hardswish()), q=0.5)
 
 
 @pytest.mark.filterwarnings("error")

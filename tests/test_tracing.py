@@ -32,6 +32,7 @@ def exported(network):
     ("wrap", "says"),
     [
         (nn.DataParallel, r"pass its \.module, and wrap the new network"),
+        (torch.optim.swa_utils.AveragedModel, r"pass its \.module, and average the new network"),
         (torch.compile, "pass the network as it was before torch.compile"),
         (torch.jit.script, "pass the network as it was before torch.jit"),
         (exported, "pass the network as it was before torch.export"),
@@ -181,6 +182,73 @@ def test_prediction_changes_no_buffer_of_such_a_network_and_batches_do_not_meet(
     whole, few = (rbue.predict(network, x[:n], samples=4).mean for n in (16, 5))
     assert torch.allclose(whole[:5], few, atol=1e-6)
     assert all(torch.equal(before[k], v) for k, v in own.state_dict().items())
+
+
+class InPlace(nn.Module):
+    """Works in place on a value that has another name or a view."""
+
+    def __init__(self, update):
+        super().__init__()
+        self.first, self.last, self.update = nn.Linear(8, 8), nn.Linear(8, 3), update
+
+    def forward(self, x):
+        h = self.first(x)
+        other, half = h, h[:, :4]
+        self.update(h, half)
+        return self.last(torch.relu(h + other))
+
+
+def add(h, half):
+    h += 1
+
+
+def add_to_half(h, half):
+    half += 1
+
+
+def scale_by_itself(h, half):
+    h *= torch.sigmoid(h)
+
+
+@pytest.mark.parametrize("update", [add, add_to_half, scale_by_itself])
+def test_an_operator_that_works_in_place_also_changes_other_names_and_views(update):
+    own, x = InPlace(update), torch.randn(5, 8)
+    random = rbue.randomize(own, q=1.0)
+    assert torch.equal(random(x), own(x))
+    assert torch.allclose(rbue.predict(random, x, samples=2).mean, own(x).softmax(1), atol=1e-6)
+
+
+class Skipped(nn.Linear):
+    def forward(self, x):
+        return x if self.training and torch.rand(1).item() < 0.1 else x + super().forward(x).relu()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_forward_that_draws_in_python_is_not_fixed_at_what_it_drew(seed):
+    torch.manual_seed(seed)
+    with pytest.raises(UserError, match=r"\d is a Skipped, whose rectifiers torch\.fx does not see"):
+        rbue.randomize(nn.Sequential(Skipped(8, 8), Skipped(8, 8), nn.ReLU()), q=0.5)
+    with pytest.raises(UserError, match=r"the forward of Skipped differs .* or draws random numbers"):
+        rbue.randomize(Skipped(8, 8), q=0.5)
+
+
+class WithOwnTrain(nn.Sequential):
+    def train(self, mode=True):
+        super().train(mode)
+        self[1].eval()
+        return self
+
+
+def test_a_train_of_ones_own_that_is_not_called_is_named():
+    network = nn.Sequential(WithOwnTrain(nn.Linear(8, 8), nn.BatchNorm1d(8)), nn.ReLU())
+    with pytest.warns(UserWarning, match=r"does not call train\(\) of WithOwnTrain: to freeze batch-norm"):
+        rbue.randomize(network, q=0.5)
+
+
+def test_a_network_without_values_can_be_traced():
+    with torch.device("meta"):
+        network = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())
+    assert sites(rbue.randomize(network, q=0.5)) == [DropReLU]
 
 
 def test_a_network_that_depends_on_its_mode_in_its_own_forward_is_refused():

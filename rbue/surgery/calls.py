@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from rbue.errors import UserError
 from rbue.layers import StochasticLayer
-from rbue.tracing import DROPOUTS, Tracer, callers, is_dropout, names_used, restored
+from rbue.tracing import DROPOUTS, OPERATORS, Tracer, callers, is_dropout, names_used, restored
 
 FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.relu.default}
 FUNCTIONAL |= {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
@@ -107,19 +107,20 @@ def hides_rectifier(module):
 
 
 def has_hooks(module):
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return any(map(bool, hooks))
 
 
 def warn_of_hooks(graph, network, replaced=()):
-    """Say which forward hooks the new network does not call: those of the network, of the modules that replaced nodes
-    call, and of modules that were traced into."""
+    """Say which forward and backward hooks the new network does not call: those of the network, of the modules that
+    replaced nodes call, and of modules that were traced into."""
     modules = [graph.get_submodule(n.target) for n in replaced if n.op == "call_module"]
     if names := hooked(network, *modules):
-        warnings.warn(f"forward hooks have no effect in the new network, but there are some: {names}", stacklevel=3)
+        warnings.warn(f"hooks have no effect in the new network, but there are some: {names}", stacklevel=3)
     entered = {path for node in graph.graph.nodes for path, _ in callers(node) if path}
     if names := hooked(*map(network.get_submodule, entered)):
         stays = "what they did to the output while torch.fx traced it stays"
-        warnings.warn(f"the new network does not call the forward hooks of {names}; {stays}", stacklevel=3)
+        warnings.warn(f"the new network does not call the hooks of {names}; {stays}", stacklevel=3)
 
 
 def hooked(*modules):
@@ -142,7 +143,6 @@ def overwrites(graph, node):
     return node.op.startswith("call") and bool(by_name or node.kwargs.get("inplace", by_position))
 
 
-OPERATORS = {"add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"}
 IN_PLACE_CALLS = {"setitem", "__setitem__"} | {form.format(name) for form in ("i{}", "__i{}__") for name in OPERATORS}
 
 

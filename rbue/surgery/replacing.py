@@ -80,7 +80,8 @@ CASTS = {"float", "to", "type", "type_as"}
 
 def warn_of_others(graph):
     """Warn about activations that are not rectifiers, or not seen as such, since they stay deterministic."""
-    names = [type(graph.get_submodule(n.target)).__name__ for n in modules_called(graph, OTHERS)]
+    called = [graph.get_submodule(n.target) for n in modules_called(graph, nn.Module)]
+    names = [type(part).__name__ for module in called for part in module.modules() if isinstance(part, OTHERS)]
     calls = [n for n in graph.graph.nodes if n.op in ("call_function", "call_method")]
     names += [name for name in map(other_activation, calls) if name]
     if names:
