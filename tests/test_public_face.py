@@ -354,6 +354,16 @@ def test_memory_that_runs_out_is_not_blamed_on_the_images(error):
     assert found.value is error
 
 
+def test_an_argument_that_the_network_needs_is_named():
+    class Pair(nn.Linear):
+        def forward(self, x, other):
+            return super().forward(x + other).relu()
+
+    network = rbue.randomize(Pair(8, 3), q=0.9)
+    with pytest.raises(rbue.UserError, match=r"also needs other: pass it as in forward_kwargs=\{'other': \.\.\.\}"):
+        rbue.predict(network, torch.randn(4, 8))
+
+
 def test_logits_of_something_else_than_images_are_refused():
     class Crops(nn.Module):
         def forward(self, x):

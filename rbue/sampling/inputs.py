@@ -115,6 +115,7 @@ def divide_kwargs(
     """Divide the keyword arguments into those that all images share and those with one row per image."""
     if kwargs:
         refuse_unknown(network, kwargs)
+    refuse_missing(network, kwargs)
     tensors = {name: value for name, value in kwargs.items() if torch.is_tensor(value) and value.dim()}
     if tensors and not torch.is_tensor(images):
         raise UserError(
@@ -125,6 +126,18 @@ def divide_kwargs(
     device = device_of(network)
     shared = {name: value for name, value in kwargs.items() if name not in each}
     return {name: v.to(device) if torch.is_tensor(v) else v for name, v in shared.items()}, each
+
+
+def refuse_missing(network: nn.Module, kwargs: Mapping[str, Any]) -> None:
+    """Refuse to call a network without arguments that it needs besides the images."""
+    try:
+        others = list(inspect.signature(network.forward).parameters.values())[1:]
+    except ValueError:  # a forward that is not written in Python
+        return
+    named = [p for p in others if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.default is p.empty]
+    if missing := [p.name for p in named if p.name not in kwargs]:
+        told = f"the network also needs {', '.join(missing)}"
+        raise UserError(f"{told}: pass it as in forward_kwargs={{{missing[0]!r}: ...}}")
 
 
 def refuse_unknown(network: nn.Module, kwargs: Mapping[str, Any]) -> None:
