@@ -243,6 +243,12 @@ def test_hidden_folders_are_neither_read_nor_entered(mine):
         assert len(load("mine", folder.parent).train_images) == 24
 
 
+def test_a_link_to_a_folder_above_it_is_refused(mine):
+    folder = mine("images") / "mine"
+    (folder / "train/ant/up").symlink_to("..", target_is_directory=True)
+    assert "ant/up/ant is the same folder as" in refused(load, "mine", folder.parent)
+
+
 def test_a_class_of_an_unread_format_is_refused_after_saying_so(mine):
     folder = mine("images") / "mine"
     for path in (folder / "test/bee").iterdir():
@@ -486,6 +492,13 @@ def test_an_own_corruption_that_works_in_place_leaves_the_clean_images(registere
     few = sources.replace(digits, test_images=digits.test_images[:20])
     before = few.test_images.clone()
     assert own_set(few).sum() == 0 and torch.equal(few.test_images, before)
+
+
+@pytest.mark.parametrize("add", [lambda x: torch.rand(x.shape), lambda x: x.float().mean() / 255])
+def test_an_own_corruption_that_is_not_reproducible_is_refused(add, registered, digits):
+    corruption("darken", (1, 2, 3, 4, 5))(lambda images, c, _: (images * (1 - add(images) / 2)).byte())
+    said = "its images differ from call to call, or between batches: take random numbers from draws"
+    assert refused(corrupted.make, digits, "darken", 3, "cpu") == said
 
 
 def test_generated_sets_have_an_own_corruption_and_official_files_are_still_accepted(

@@ -285,7 +285,17 @@ def make(data, name, severity, device):
     """Generate one corrupted set. Devices without float64, such as MPS, use the CPU, which gives the same bytes."""
     where = device if torch.device(device).type in ("cpu", "cuda") else "cpu"
     images = data.test_images.to(where)
+    if name not in TYPES:
+        refuse_chance(images[:4], name, severity)
     return corrupt(images, name, severity, torch.arange(len(images), device=where)), data.test_labels
+
+
+def refuse_chance(images, name, severity):
+    """Refuse a corruption that gives an image other bytes in another batch: no result could be reproduced."""
+    places = torch.arange(len(images), device=images.device)
+    parts = [corrupt(images[k : k + 1], name, severity, places[k : k + 1]) for k in range(len(images))]
+    if not torch.equal(corrupt(images, name, severity, places), torch.cat(parts)):
+        raise UserError("its images differ from call to call, or between batches: take random numbers from draws")
 
 
 def read_or_make(kept, data, name, severity, device):

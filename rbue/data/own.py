@@ -119,11 +119,21 @@ def list_split(split):
         raise UserError(f"{split} holds folders whose names are not UTF-8 ({list_some(strange)}): rename them")
     if split.name == "train" and len(found.classes) < 2:  # a class that test lacks is named later
         raise UserError(f"{split} holds one folder of images, {found.classes[0]}: a classifier needs two classes")
+    refuse_loops(found)
     warn_of_unread(found)
     full = {label for _, label in found.samples}
     if empty := [name for label, name in enumerate(found.classes) if label not in full]:
         raise UserError(f"{split} holds no image of the class {list_some(empty)}")
     return found
+
+
+def refuse_loops(found):
+    """Refuse a class that reads one folder under several names, as a link to a folder above it makes it."""
+    known = {}
+    for folder, label in sorted({(os.path.dirname(path), label) for path, label in found.samples}):
+        other = known.setdefault((os.path.realpath(folder), label), folder)
+        if other != folder:
+            raise UserError(f"{folder} is the same folder as {other}, through a link: remove the link")
 
 
 def is_text(name):
