@@ -2,12 +2,14 @@
 
 import inspect
 import operator
+import pickle
 import random
 import warnings
 from contextlib import contextmanager
 from itertools import compress, zip_longest
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx, nn
 from torch.nn import functional as F
@@ -47,17 +49,28 @@ class Tracer(fx.Tracer):
     @contextmanager
     def watching_draws(self, path):
         """Note a module that draws inside, the innermost one: the generators are put back before the outer one ends."""
-        before = torch.get_rng_state(), random.getstate()
+        before = generators()
         yield
-        if not torch.equal(torch.get_rng_state(), before[0]) or random.getstate() != before[1]:
+        if generators() != before:
             self.drawing.add(path)
-            torch.set_rng_state(before[0])
-            random.setstate(before[1])
+            set_generators(before)
 
     def create_node(self, *arguments, **more):
         node = super().create_node(*arguments, **more)
         node.meta["contexts"] = contexts()
         return node
+
+
+def generators():
+    """Return the states of the generators of torch, Python and NumPy, as bytes."""
+    return pickle.dumps((torch.get_rng_state().numpy(), random.getstate(), np.random.get_state()))
+
+
+def set_generators(states):
+    of_torch, of_python, of_numpy = pickle.loads(states)
+    torch.set_rng_state(torch.from_numpy(of_torch))
+    random.setstate(of_python)
+    np.random.set_state(of_numpy)
 
 
 class Traced(fx.Proxy):

@@ -47,8 +47,9 @@ def inner_rectifier(graph, node):
 def open_module(module):
     """Return the graph of a module by itself, in its current mode, or None if it cannot be traced."""
     try:
-        with restored(module):
-            return fx.GraphModule(module, Tracer().trace(module))
+        tracer = Tracer()
+        with restored(module), tracer.watching_draws(""):
+            return fx.GraphModule(module, tracer.trace(module))
     except Exception:  # a module's own code may raise anything if it gets a proxy
         return None
 
