@@ -40,7 +40,9 @@ class Tracer(fx.Tracer):
 
     def call_module(self, module, *arguments):
         path = self.path_of_module(module)
-        if (origin := made_by(module)) and not self.is_leaf_module(module, path):
+        if self.is_leaf_module(module, path):
+            return super().call_module(module, *arguments)
+        if origin := made_by(module):
             way_out = f"use the module as it was before {origin}"
             raise UserError(f"{path} is a module of {origin}, which torch.fx cannot trace: {way_out}")
         with self.watching_draws(path):
