@@ -253,7 +253,8 @@ def refuse_written(network, written):
 def warn_of_own_train(network, graph):
     """Say whose own train() the graph does not call, such as one that keeps batch-norm in evaluation mode."""
     entered = {path for node in graph.graph.nodes for path, _ in callers(node)} | {""}
-    own = {type(m).__name__ for m in map(network.get_submodule, entered) if type(m).train is not nn.Module.train}
+    modules = map(network.get_submodule, entered)
+    own = {type(m).__name__ for m in modules if getattr(m.train, "__func__", m.train) is not nn.Module.train}
     if own:
         names = ", ".join(sorted(own))
         warnings.warn(

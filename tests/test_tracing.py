@@ -249,17 +249,36 @@ def test_tracing_puts_generators_back_where_a_module_drew():
     assert generators() == before
 
 
-class WithOwnTrain(nn.Sequential):
+class Part(nn.Sequential):
+    """A module that is traced into."""
+
+
+class WithOwnTrain(Part):
     def train(self, mode=True):
         super().train(mode)
         self[1].eval()
         return self
 
 
-def test_a_train_of_ones_own_that_is_not_called_is_named():
-    network = nn.Sequential(WithOwnTrain(nn.Linear(8, 8), nn.BatchNorm1d(8)), nn.ReLU())
-    with pytest.warns(UserWarning, match=r"does not call train\(\) of WithOwnTrain: to freeze batch-norm"):
-        rbue.randomize(network, q=0.5)
+@pytest.mark.parametrize("assigned", [False, True])
+def test_a_train_of_ones_own_that_is_not_called_is_named(assigned):
+    layers = nn.Linear(8, 8), nn.BatchNorm1d(8)
+    own = Part(*layers) if assigned else WithOwnTrain(*layers)
+    if assigned:
+        own.train = lambda mode=True: own
+    with pytest.warns(
+        UserWarning, match=r"does not call train\(\) of (WithOwnTrain|Part): to freeze batch-norm"
+    ) as said:
+        random = rbue.randomize(nn.Sequential(own, nn.ReLU()), q=0.5)
+    assert len(said) == 1 and sites(random) == [DropReLU]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_train_that_a_layer_of_torch_has_is_still_called():
+    norm = nn.BatchNorm1d(8).eval()
+    norm.train = lambda mode=True: norm
+    rbue.randomize(nn.Sequential(Part(nn.Linear(8, 8), norm), nn.ReLU()), q=0.5).train()
+    assert not norm.training
 
 
 def test_a_network_without_values_can_be_traced():
