@@ -14,7 +14,8 @@ from torch._dynamo.utils import counters
 
 from rbue import methods, metrics, networks, noise
 from rbue.evaluation import evaluator
-from rbue.training import capture
+from rbue.training import capture, loop
+from rbue.training.checkpoints import load_trained
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -104,6 +105,17 @@ def test_timing_a_packed_network_alone_leaves_its_training_where_it_was(digits):
     before = [t.detach().clone() for t in steps[0].tensors()]  # an autograd history would tie it to this stream
     assert 0 < capture.seconds_alone(steps[0], torch.device("cuda")) < 1
     assert all(torch.equal(a, b) for a, b in zip(before, steps[0].tensors(), strict=True))
+
+
+@gpu
+def test_the_memory_of_a_training_does_not_depend_on_what_shares_its_process(digits, digits_run):
+    device = torch.device("cuda")
+    ballast = torch.empty(2**30, dtype=torch.uint8, device=device)  # what an earlier evaluation may leave there
+    runs = [digits_run("epochs=1", "precision=bf16", f"seed={seed}") for seed in range(3)]
+    for pack in (runs[:1], runs[1:]):
+        assert not loop.fit(pack, digits, device)
+    sizes = [load_trained(run, digits, device)[1]["alone_peak_memory_bytes"] for run in runs]
+    assert min(sizes) > 0 and max(sizes) < ballast.nbytes / 2 and max(sizes) - min(sizes) < 150e6  # work spaces differ
 
 
 def test_timing_a_step_leaves_out_the_seconds_of_warming_up(digits, monkeypatch):

@@ -307,6 +307,14 @@ def test_the_peak_memory_of_one_seed_stands_for_seeds_that_shared_the_gpu():
     assert pd.isna(cell(runs, "Single").ours_peak_train_bytes)
 
 
+def test_the_peak_memory_measured_alone_is_that_of_the_largest_member_of_an_ensemble():
+    ensemble = packed("Deep Ensemble(4)", 50.0, alone=None)
+    ensemble["trainings"] = [{"packed": 4, "alone_peak_memory_bytes": size} for size in (5, 9, 7, 6)]
+    assert cell([ensemble], "Deep Ensemble(4)").ours_peak_train_bytes == 9
+    del ensemble["trainings"][3]["alone_peak_memory_bytes"]
+    assert pd.isna(cell([ensemble], "Deep Ensemble(4)").ours_peak_train_bytes)
+
+
 def test_ours_is_bold_only_when_all_proposed_rows_are_there():
     eces = dict(zip(PROPOSED, [0.03, 0.021, 0.024, 0.04, 0.05], strict=True))
     runs = [result(label, ece=ece, accuracy=0.9 + i / 1000) for i, (label, ece) in enumerate(eces.items())]

@@ -212,9 +212,11 @@ def test_a_packed_network_is_not_timed_by_the_step_of_the_whole_pack(packed, dig
         return advance[0], "captured"
 
     monkeypatch.setattr(loop.capture, "accelerate", accelerate)
-    monkeypatch.setattr(loop.capture, "seconds_alone", lambda step, device, replay: timed.append(replay) or 1.0)
+    monkeypatch.setattr(loop.capture, "capture_graph", lambda steps, _: SimpleNamespace(replay=steps))
+    monkeypatch.setattr(loop.capture, "seconds_alone", lambda step, device, replay: timed.append((step, replay)) or 1.0)
     loop.fit([digits_run("epochs=1", f"seed={seed}") for seed in range(packed)], few_digits, CPU)
-    assert timed == (advance if packed == 1 else [None, None])
+    assert [replay for _, replay in timed] == (advance if packed == 1 else [[step] for step, _ in timed])
+    assert len(timed) == packed
 
 
 def test_runs_trained_side_by_side_are_what_they_are_alone(digits_run, few_digits, tmp_path):
@@ -233,6 +235,23 @@ def test_the_peak_of_memory_is_that_of_warming_up_where_replays_take_none(digits
     (network,), (record,) = training.load_or_train([run], few_digits, CPU)
     assert record["peak_memory_bytes"] == 7
     assert evaluator.Evaluator(run, [network], digits, CPU)(digits.test_images[:9])[1]["peak_memory_bytes"] == 8
+
+
+@pytest.mark.parametrize("packed", [1, 2])
+def test_memory_that_earlier_work_left_on_the_gpu_is_not_counted(packed, digits, digits_run, few_digits, monkeypatch):
+    monkeypatch.setattr(loop.capture, "accelerate", lambda steps, *_: (lambda: [step() for step in steps], "captured"))
+    monkeypatch.setattr(loop.capture, "capture_graph", lambda steps, _: SimpleNamespace(replay=steps[0]))
+    monkeypatch.setattr(loop.capture, "seconds_alone", lambda *_: 1.0)
+    monkeypatch.setattr(devices, "held", lambda device: 100)
+    monkeypatch.setattr(devices, "peak_memory", lambda device: 150)
+    runs = [digits_run("epochs=1", f"seed={seed}") for seed in range(packed)]
+    loop.fit(runs, few_digits, CPU)
+    images = loop.Images(few_digits, runs[0].crop, CPU).padded.nbytes  # a pack holds them before its step is captured
+    (network, *_), records = training.load_or_train(runs, few_digits, CPU)
+    assert [r["alone_peak_memory_bytes"] for r in records] == [50 if packed == 1 else 50 + images] * packed
+    assert [r["peak_memory_bytes"] for r in records] == [50 // packed] * packed
+    predict = evaluator.Evaluator(runs[0], [network], digits, CPU)
+    assert predict(digits.test_images[:9])[1]["peak_memory_bytes"] == 50
 
 
 def test_networks_of_a_pack_share_its_memory(digits_run, few_digits, monkeypatch):

@@ -14,8 +14,7 @@ from rbue.runs import schema
 NETWORK = ["protocol", "dataset", "arch"]
 KEY = [*NETWORK, "row"]
 SCORES = ["accuracy", "ece", "nll", "brier", "entropy"]
-MEASURES = [*SCORES, "train_seconds", "time_ratio", "parameters"]
-MEASURES += ["peak_train_bytes", "peak_evaluate_bytes", "test_ms_per_image"]
+MEASURES = [*SCORES, "train_seconds", "time_ratio", "parameters", "peak_train_bytes", "test_ms_per_image"]
 FLAGS = ["corrupted", "shared", "on_cpu", "by_step", "other_code", "uncompiled"]
 NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
 COLUMNS = [*NETWORK, "corrupted", "seed", "name", "row", "position", "differs", "method", "hyperparameter"]
@@ -38,7 +37,7 @@ def records(results):
 
 def record(result):
     """Return one result as a row; accuracy is in percent, as in the paper."""
-    config, environment, seconds, memory = result.config, result.environment, result.seconds, result.peak_memory_bytes
+    config, environment, seconds = result.config, result.environment, result.seconds
     row, differs = match_row(config)
     papers = config["method"] in METHODS
     return {
@@ -60,8 +59,7 @@ def record(result):
         "accuracy": 100 * result.metrics["accuracy"],
         "train_seconds": seconds.train if seconds.alone is None else seconds.alone,  # with the GPU to itself, if known
         "parameters": result.parameters,
-        "peak_train_bytes": memory.train if packed(result) == 1 else None,  # shares of a pack cannot be compared
-        "peak_evaluate_bytes": memory.evaluate,
+        "peak_train_bytes": peak_alone(result),
         "test_ms_per_image": result.test_ms_per_image,
         "shared": packed(result) > 1 and seconds.alone is None,  # its share of a pack's time is not its own cost
         "on_cpu": "CPU" in machine(result),  # other programs take part of its time, so times do not compare
@@ -82,6 +80,14 @@ def order(run):
     hyperparameters = [run["hyperparameter"] or 0] if papers else run["hyperparameters"].values()
     sizes = [(0, value, "") if isinstance(value, int | float) else (1, 0, str(value)) for value in hyperparameters]
     return rank, run["method"], sizes, run["dataset"], run["arch"], run["seed"], run["name"]
+
+
+def peak_alone(result):
+    """Return the peak memory of a training with the GPU to itself, if known: shares of a pack cannot be compared."""
+    alone = [training.alone_peak_memory_bytes for training in result.trainings]
+    if alone and None not in alone:
+        return max(alone)
+    return result.peak_memory_bytes.train if packed(result) == 1 else None
 
 
 def packed(result):

@@ -108,6 +108,11 @@ def peak_memory(device):
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else host_peak()
 
 
+def held(device):
+    """Memory of the tensors that are on a GPU now, such as what an earlier evaluation left there; 0 on a CPU."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+
+
 def host_peak():
     """Peak memory of this process in bytes. On Linux, ru_maxrss also counts the parent process; VmHWM does not."""
     if STATUS.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text(encoding="utf-8"))):

@@ -56,6 +56,7 @@ class Training:
     name: str | None = None
     seconds: float | None = None
     alone: float | None = None
+    alone_peak_memory_bytes: int | None = None  # unknown in older results
     packed: int = 1
     hardware: str | None = None
     engine: str | None = None

@@ -35,6 +35,7 @@ class Training:
     seconds: float = 0.0
     origins: list = field(default_factory=lambda: [origin()])  # what trained it, from first to last
     alone: float | None = None  # seconds that the whole training would take with the GPU to itself
+    alone_peak: int | None = None  # bytes that it would need there
     board: object = None
 
     @property
@@ -101,6 +102,7 @@ class Training:
             "parameters": parameters,
             "seconds": self.seconds,
             "alone": self.alone,
+            "alone_peak_memory_bytes": self.alone_peak,
             **{key: "+".join(dict.fromkeys(o[key] for o in self.origins)) for key in origin()},
             "curve": {key: [float(f"{row[key]:.5g}") for row in self.curve] for key in ("loss", "accuracy", "kl")},
         }
@@ -124,6 +126,7 @@ def fit(runs, data, device):
 
 
 def _fit(runs, data, device):
+    held = devices.held(device)  # what earlier work of this process left there is no part of this training
     group, failed = resume_all(runs, data, device)
     if not group:
         return failed
@@ -132,19 +135,32 @@ def _fit(runs, data, device):
         with devices.measured(device) as warming_up:  # replaying a graph allocates no memory
             advance, how = capture.accelerate([t.step for t in group], device, runs[0].engine)
         for training in group if how == "captured" and processes == 1 else ():  # packs are timed in the same way
-            with suppress(torch.OutOfMemoryError):  # then this time stays unknown, which is no reason to lose the run
-                replay = advance if packed == 1 else None
-                training.alone = training.step.total * capture.seconds_alone(training.step, device, replay)
+            with suppress(torch.OutOfMemoryError):  # then these stay unknown, which is no reason to lose the run
+                measure_alone(training, device, advance if packed == 1 else None)
     with Stop() as stop:  # signals also wait until the weights are written
         with devices.measured(device) as cost:
             failed |= train_epochs(group, advance, stop)
-        peak = max(each["peak_memory_bytes"] for each in (warming_up, cost))
+        peak = max(each["peak_memory_bytes"] for each in (warming_up, cost)) - held
         at_once = packed * processes  # networks on the GPU
         shared = {"peak_memory_bytes": peak // packed, "hardware": cost["hardware"]}
         for training in (t for t in group if t.run.training_name not in failed):
-            training.alone = training.seconds if training.alone is None and at_once == 1 else training.alone
+            if at_once == 1:
+                training.alone = training.seconds if training.alone is None else training.alone
+                training.alone_peak = peak
             training.save_weights(shared | {"setup_seconds": setup["seconds"], "packed": at_once, "engine": how})
     return failed
+
+
+def measure_alone(training, device, replay):
+    """Measure the time and the memory of a training that has the GPU to itself: shares of a pack cannot be compared.
+
+    While a step is captured, copies of its tensors are held. They are as large as those tensors, which exist before.
+    """
+    step, held = training.step, devices.held(device)
+    with devices.measured(device) as cost:
+        replay = replay or capture.capture_graph([step], device).replay
+    training.alone = step.total * capture.seconds_alone(step, device, replay)
+    training.alone_peak = cost["peak_memory_bytes"] - held + step.images.padded.nbytes
 
 
 def resume_all(runs, data, device):
