@@ -237,21 +237,61 @@ def test_the_peak_of_memory_is_that_of_warming_up_where_replays_take_none(digits
     assert evaluator.Evaluator(run, [network], digits, CPU)(digits.test_images[:9])[1]["peak_memory_bytes"] == 8
 
 
+class Memory:
+    """Stands for the memory of a GPU, of which earlier work has taken 100 bytes. Reading the peak starts a new one."""
+
+    def __init__(self):
+        self.now = self.highest = 100
+
+    def take(self, count):
+        self.now += count
+        self.highest = max(self.highest, self.now)
+
+    def peak(self, device):
+        peak, self.highest = self.highest, self.now
+        return peak
+
+    def captured(self, steps, activations):
+        """Take what capturing a graph takes: copies of all tensors, and what a step needs. Only the graph stays."""
+        copies = sum(t.nbytes for step in steps for t in step.tensors())
+        self.take(copies + activations * len(steps))
+        self.now -= copies
+        return lambda: [step() for step in steps]
+
+
 @pytest.mark.parametrize("packed", [1, 2])
-def test_memory_that_earlier_work_left_on_the_gpu_is_not_counted(packed, digits, digits_run, few_digits, monkeypatch):
-    monkeypatch.setattr(loop.capture, "accelerate", lambda steps, *_: (lambda: [step() for step in steps], "captured"))
-    monkeypatch.setattr(loop.capture, "capture_graph", lambda steps, _: SimpleNamespace(replay=steps[0]))
-    monkeypatch.setattr(loop.capture, "seconds_alone", lambda *_: 1.0)
-    monkeypatch.setattr(devices, "held", lambda device: 100)
-    monkeypatch.setattr(devices, "peak_memory", lambda device: 150)
+def test_the_memory_of_a_training_is_what_it_needs_alone(packed, digits_run, few_digits, monkeypatch):
+    memory, images, step = Memory(), loop.Images, loop.Step
+
+    def allocated(made, size):
+        memory.take(size(made))
+        return made
+
+    monkeypatch.setattr(loop, "Images", lambda *a: allocated(images(*a), lambda found: found.padded.nbytes))
+    monkeypatch.setattr(loop, "Step", lambda *a: allocated(step(*a), lambda s: sum(t.nbytes for t in s.tensors())))
+    monkeypatch.setattr(loop.capture, "accelerate", lambda steps, *_: (memory.captured(steps, 7000), "captured"))
+    monkeypatch.setattr(loop.capture, "seconds_alone", lambda *_: memory.take(0) or 1.0)
+    monkeypatch.setattr(
+        loop.capture, "capture_graph", lambda steps, _: SimpleNamespace(replay=memory.captured(steps, 7000))
+    )
+    monkeypatch.setattr(devices, "held", lambda device: memory.now)
+    monkeypatch.setattr(devices, "peak_memory", memory.peak)
     runs = [digits_run("epochs=1", f"seed={seed}") for seed in range(packed)]
     loop.fit(runs, few_digits, CPU)
-    images = loop.Images(few_digits, runs[0].crop, CPU).padded.nbytes  # a pack holds them before its step is captured
-    (network, *_), records = training.load_or_train(runs, few_digits, CPU)
-    assert [r["alone_peak_memory_bytes"] for r in records] == [50 if packed == 1 else 50 + images] * packed
-    assert [r["peak_memory_bytes"] for r in records] == [50 // packed] * packed
-    predict = evaluator.Evaluator(runs[0], [network], digits, CPU)
-    assert predict(digits.test_images[:9])[1]["peak_memory_bytes"] == 50
+    weights = sum(t.nbytes for t in make_step(runs[0], few_digits).tensors())
+    needed = weights + images(few_digits, runs[0].crop, CPU).padded.nbytes + 7000
+    records = [checkpoints.load_trained(run, few_digits, CPU)[1] for run in runs]
+    assert [record["alone_peak_memory_bytes"] for record in records] == [needed] * packed
+
+
+def test_what_earlier_work_left_on_the_gpu_is_not_counted(digits, digits_run, few_digits, monkeypatch):
+    held, peaks = iter([100, 40]), iter([107, 105, 103, 48, 42])
+    monkeypatch.setattr(devices, "held", lambda *_: next(held))
+    monkeypatch.setattr(devices, "peak_memory", lambda device: next(peaks))
+    run = digits_run("epochs=1")
+    (network,), (record,) = training.load_or_train([run], few_digits, CPU)
+    assert record["peak_memory_bytes"] == record["alone_peak_memory_bytes"] == 7
+    assert evaluator.Evaluator(run, [network], digits, CPU)(digits.test_images[:9])[1]["peak_memory_bytes"] == 8
 
 
 def test_networks_of_a_pack_share_its_memory(digits_run, few_digits, monkeypatch):

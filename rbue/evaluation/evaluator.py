@@ -145,7 +145,7 @@ class Evaluator:
         self.mean, self.std = data.mean.to(device), data.std.to(device)
         self.dtype = precision_of(run, device)
         self.weights = weights_hash(networks)
-        self.held = devices.held(device)
+        self.held = devices.held(device, networks)
         with devices.measured(device) as setup, torch.no_grad():
             images = nhwc(data.test_images[: self.batch], device)
             first = self.prepare(images)

@@ -85,8 +85,8 @@ def order(run):
 def peak_alone(result):
     """Return the peak memory of a training with the GPU to itself, if known: shares of a pack cannot be compared."""
     alone = [training.alone_peak_memory_bytes for training in result.trainings]
-    if alone and None not in alone:
-        return max(alone)
+    if any(alone):
+        return None if None in alone else max(alone)
     return result.peak_memory_bytes.train if packed(result) == 1 else None
 
 

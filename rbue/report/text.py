@@ -215,7 +215,7 @@ def cost_notes(table):
     share = "Training time is an equal share of the time of networks trained at once on one GPU, so it has no ratio"
     busy = "Training time on a CPU depends on other programs, so it has no ratio"
     versions = "The ratio to Single's time compares two versions of the code"
-    hidden = "Peak memory is unknown, since networks trained at once share it or since it was not measured"
+    hidden = "Peak memory is unknown, since it was not measured for one network alone"
     untimed = "Test time is unknown, since other processes used the GPU or since it was not measured"
     kinds = [(by_step, runs.by_step), (versions, runs.other_code), (share, runs.shared), (busy, runs.on_cpu)]
     kinds += [(hidden, runs.peak_train_bytes.isna()), (untimed, runs.test_ms_per_image.isna())]

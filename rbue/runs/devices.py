@@ -1,6 +1,7 @@
 """The device of a run, its name, and the memory used on it."""
 
 import ctypes
+import gc
 import os
 import platform
 import re
@@ -108,9 +109,13 @@ def peak_memory(device):
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else host_peak()
 
 
-def held(device):
-    """Memory of the tensors that are on a GPU now, such as what an earlier evaluation left there; 0 on a CPU."""
-    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+def held(device, networks=()):
+    """Memory on a GPU that is in use and that `networks` do not need, such as what earlier work left; 0 on a CPU."""
+    if device.type != "cuda":
+        return 0
+    gc.collect()  # a step refers to itself, so the memory of an earlier training may not be free yet
+    own = sum(t.nbytes for network in networks for t in network.state_dict().values())
+    return torch.cuda.memory_allocated(device) - own
 
 
 def host_peak():

@@ -131,6 +131,7 @@ def _fit(runs, data, device):
     if not group:
         return failed
     packed, processes = len(group), group[0].processes
+    copies = sum(t.nbytes for t in group[0].step.tensors())  # which a step's capture makes, and training does not need
     with devices.measured(device) as setup:
         with devices.measured(device) as warming_up:  # replaying a graph allocates no memory
             advance, how = capture.accelerate([t.step for t in group], device, runs[0].engine)
@@ -146,7 +147,7 @@ def _fit(runs, data, device):
         for training in (t for t in group if t.run.training_name not in failed):
             if at_once == 1:
                 training.alone = training.seconds if training.alone is None else training.alone
-                training.alone_peak = peak
+                training.alone_peak = peak - (copies if how == "captured" else 0)
             training.save_weights(shared | {"setup_seconds": setup["seconds"], "packed": at_once, "engine": how})
     return failed
 
@@ -154,13 +155,15 @@ def _fit(runs, data, device):
 def measure_alone(training, device, replay):
     """Measure the time and the memory of a training that has the GPU to itself: shares of a pack cannot be compared.
 
-    While a step is captured, copies of its tensors are held. They are as large as those tensors, which exist before.
+    `replay` is its captured step, unless it is in a pack. The weights and the images of a pack are on the GPU before,
+    so `held` includes them. The capture makes copies of the weights, which count in their place; the images are added.
     """
     step, held = training.step, devices.held(device)
     with devices.measured(device) as cost:
-        replay = replay or capture.capture_graph([step], device).replay
-    training.alone = step.total * capture.seconds_alone(step, device, replay)
-    training.alone_peak = cost["peak_memory_bytes"] - held + step.images.padded.nbytes
+        captured = replay or capture.capture_graph([step], device).replay
+    training.alone = step.total * capture.seconds_alone(step, device, captured)
+    if not replay:
+        training.alone_peak = cost["peak_memory_bytes"] - held + step.images.padded.nbytes
 
 
 def resume_all(runs, data, device):
