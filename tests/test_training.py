@@ -1,6 +1,7 @@
 import copy
 import signal
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -238,18 +239,26 @@ def test_the_peak_of_memory_is_that_of_warming_up_where_replays_take_none(digits
 
 
 class Memory:
-    """Stands for the memory of a GPU, of which earlier work has taken 100 bytes. Reading the peak starts a new one."""
+    """Stands for the memory of a GPU, of which earlier work has taken 100 bytes."""
 
-    def __init__(self):
+    def __init__(self, monkeypatch):
         self.now = self.highest = 100
+        monkeypatch.setattr(devices, "held", lambda *_: self.now)
+        monkeypatch.setattr(devices, "measured", self.measured)
 
     def take(self, count):
         self.now += count
         self.highest = max(self.highest, self.now)
 
-    def peak(self, device):
-        peak, self.highest = self.highest, self.now
-        return peak
+    @contextmanager
+    def measured(self, device):
+        self.highest, cost = self.now, {}
+        yield cost
+        cost |= {"peak_memory_bytes": self.highest, "seconds": 1.0, "hardware": "a GPU"}
+
+    def taking(self, count, function):
+        """Return a function that also takes memory."""
+        return lambda *arguments: self.take(count) or function(*arguments)
 
     def captured(self, steps, activations):
         """Take what capturing a graph takes: copies of all tensors, and what a step needs. Only the graph stays."""
@@ -261,7 +270,7 @@ class Memory:
 
 @pytest.mark.parametrize("packed", [1, 2])
 def test_the_memory_of_a_training_is_what_it_needs_alone(packed, digits_run, few_digits, monkeypatch):
-    memory, images, step = Memory(), loop.Images, loop.Step
+    memory, images, step = Memory(monkeypatch), loop.Images, loop.Step
 
     def allocated(made, size):
         memory.take(size(made))
@@ -274,8 +283,6 @@ def test_the_memory_of_a_training_is_what_it_needs_alone(packed, digits_run, few
     monkeypatch.setattr(
         loop.capture, "capture_graph", lambda steps, _: SimpleNamespace(replay=memory.captured(steps, 7000))
     )
-    monkeypatch.setattr(devices, "held", lambda device: memory.now)
-    monkeypatch.setattr(devices, "peak_memory", memory.peak)
     runs = [digits_run("epochs=1", f"seed={seed}") for seed in range(packed)]
     loop.fit(runs, few_digits, CPU)
     weights = sum(t.nbytes for t in make_step(runs[0], few_digits).tensors())
@@ -285,9 +292,9 @@ def test_the_memory_of_a_training_is_what_it_needs_alone(packed, digits_run, few
 
 
 def test_what_earlier_work_left_on_the_gpu_is_not_counted(digits, digits_run, few_digits, monkeypatch):
-    held, peaks = iter([100, 40]), iter([107, 105, 103, 48, 42])
-    monkeypatch.setattr(devices, "held", lambda *_: next(held))
-    monkeypatch.setattr(devices, "peak_memory", lambda device: next(peaks))
+    memory = Memory(monkeypatch)
+    monkeypatch.setattr(loop.capture, "accelerate", memory.taking(7, loop.capture.accelerate))
+    monkeypatch.setattr(evaluator, "fast", memory.taking(8, evaluator.fast))
     run = digits_run("epochs=1")
     (network,), (record,) = training.load_or_train([run], few_digits, CPU)
     assert record["peak_memory_bytes"] == record["alone_peak_memory_bytes"] == 7
