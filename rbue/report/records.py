@@ -59,7 +59,7 @@ def record(result):
         "accuracy": 100 * result.metrics["accuracy"],
         "train_seconds": seconds.train if seconds.alone is None else seconds.alone,  # with the GPU to itself, if known
         "parameters": result.parameters,
-        "peak_train_bytes": peak_alone(result),
+        "peak_train_bytes": result.peak_memory_bytes.train,
         "test_ms_per_image": result.test_ms_per_image,
         "shared": packed(result) > 1 and seconds.alone is None,  # its share of a pack's time is not its own cost
         "on_cpu": "CPU" in machine(result),  # other programs take part of its time, so times do not compare
@@ -80,14 +80,6 @@ def order(run):
     hyperparameters = [run["hyperparameter"] or 0] if papers else run["hyperparameters"].values()
     sizes = [(0, value, "") if isinstance(value, int | float) else (1, 0, str(value)) for value in hyperparameters]
     return rank, run["method"], sizes, run["dataset"], run["arch"], run["seed"], run["name"]
-
-
-def peak_alone(result):
-    """Return the peak memory of a training with the GPU to itself, if known: shares of a pack cannot be compared."""
-    alone = [training.alone_peak_memory_bytes for training in result.trainings]
-    if any(alone):
-        return None if None in alone else max(alone)
-    return result.peak_memory_bytes.train if packed(result) == 1 else None
 
 
 def packed(result):

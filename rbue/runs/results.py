@@ -100,8 +100,8 @@ def write_result(run, report, trainings, cost, predictions):
 
 def content_of(run, report, trainings, cost):
     """Return what a result holds: config, scores, cost and environment."""
-    seconds = {"train": total("seconds", trainings), "alone": total("alone", trainings), "evaluate": cost["seconds"]}
-    peaks = {"train": max(t["peak_memory_bytes"] for t in trainings), "evaluate": cost["peak_memory_bytes"]}
+    seconds = {"train": over("seconds", trainings), "alone": over("alone", trainings), "evaluate": cost["seconds"]}
+    peaks = {"train": over("peak_memory_bytes", trainings, max), "evaluate": cost["peak_memory_bytes"]}
     environment = provenance.at_start() | {key: cost[key] for key in ("hardware", "precision", "engine")}
     return {
         "format": schema.FORMAT,
@@ -121,10 +121,10 @@ def content_of(run, report, trainings, cost):
     }
 
 
-def total(key, trainings):
-    """Sum over a run's trainings; None if a value is unknown."""
+def over(key, trainings, combine=sum):
+    """Combine a value over a run's trainings; None if one is unknown."""
     values = [t.get(key) for t in trainings]
-    return None if None in values else sum(values)
+    return None if None in values else combine(values)
 
 
 def lacking(result):

@@ -51,12 +51,12 @@ class Memory:
 
 @dataclass(frozen=True)
 class Training:
-    """How one network was trained. `packed` is the number of networks that shared the device."""
+    """How one network was trained. `packed` is the number of networks that shared the device. The peak memory is what
+    this network needs alone."""
 
     name: str | None = None
     seconds: float | None = None
     alone: float | None = None
-    alone_peak_memory_bytes: int | None = None  # unknown in older results
     packed: int = 1
     hardware: str | None = None
     engine: str | None = None

@@ -35,7 +35,7 @@ class Training:
     seconds: float = 0.0
     origins: list = field(default_factory=lambda: [origin()])  # what trained it, from first to last
     alone: float | None = None  # seconds that the whole training would take with the GPU to itself
-    alone_peak: int | None = None  # bytes that it would need there
+    peak: int | None = None  # bytes that it needs there
     board: object = None
 
     @property
@@ -102,7 +102,7 @@ class Training:
             "parameters": parameters,
             "seconds": self.seconds,
             "alone": self.alone,
-            "alone_peak_memory_bytes": self.alone_peak,
+            "peak_memory_bytes": self.peak,
             **{key: "+".join(dict.fromkeys(o[key] for o in self.origins)) for key in origin()},
             "curve": {key: [float(f"{row[key]:.5g}") for row in self.curve] for key in ("loss", "accuracy", "kl")},
         }
@@ -143,12 +143,13 @@ def _fit(runs, data, device):
             failed |= train_epochs(group, advance, stop)
         peak = max(each["peak_memory_bytes"] for each in (warming_up, cost)) - held
         at_once = packed * processes  # networks on the GPU
-        shared = {"peak_memory_bytes": peak // packed, "hardware": cost["hardware"]}
+        shared = {"setup_seconds": setup["seconds"], "packed": at_once, "engine": how, "hardware": cost["hardware"]}
         for training in (t for t in group if t.run.training_name not in failed):
-            if at_once == 1:
-                training.alone = training.seconds if training.alone is None else training.alone
-                training.alone_peak = peak - (copies if how == "captured" else 0)
-            training.save_weights(shared | {"setup_seconds": setup["seconds"], "packed": at_once, "engine": how})
+            if at_once == 1 and training.alone is None:
+                training.alone = training.seconds
+            if packed == 1:
+                training.peak = peak - (copies if how == "captured" else 0)
+            training.save_weights(shared)
     return failed
 
 
@@ -163,7 +164,7 @@ def measure_alone(training, device, replay):
         captured = replay or capture.capture_graph([step], device).replay
     training.alone = step.total * capture.seconds_alone(step, device, captured)
     if not replay:
-        training.alone_peak = cost["peak_memory_bytes"] - held + step.images.padded.nbytes
+        training.peak = cost["peak_memory_bytes"] - held + step.images.padded.nbytes
 
 
 def resume_all(runs, data, device):
