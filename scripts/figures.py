@@ -25,12 +25,14 @@ scripts/activations.py draws the layers, scripts/corruption_sheet.py the corrupt
 
 import sys
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results, refuse_unknown_filter
 from rbue.errors import UserError
+from rbue.processes import mapping
 from rbue.report.figures import draw, draw_general, headline, left_out, makes, networks
 from rbue.report.known import collect_known
 from rbue.report.records import NETWORK, records
@@ -81,8 +83,9 @@ def main(argv=None):
         if not wanted:
             general += headline.draw(runs, args.paper, args.out)
         print(f"{args.out}: {stems(general)}")
-    for network in found:
-        report(network, draw(network, args.out), args.out, args.results)
+    with mapping(len(found), "draws figures") as mapped:
+        for network, drawn in zip(found, mapped(partial(draw, out=args.out), found), strict=True):
+            report(network, drawn, args.out, args.results)
     if names := left_out(runs):
         print("Not in any figure, since a setting differs from those of its rows:", *names, sep="\n  ")
     if not found:

@@ -2,16 +2,13 @@
 
 import dataclasses
 import hashlib
-import multiprocessing
 import os
 import pickle
 import runpy
 import shutil
-import signal
 import sys
 import tarfile
 import threading
-import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,14 +17,12 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import torch
-from commands import begin
 from conftest import ROOT, refused
 from PIL import Image
 from torchvision.datasets import CIFAR10
 from torchvision.datasets.utils import download_and_extract_archive
 from tqdm import tqdm
 
-from rbue.cli import told_signals
 from rbue.data import DATASETS, download, files, load, sources
 from rbue.errors import UserError
 
@@ -371,57 +366,6 @@ def test_many_images_are_decoded_by_other_processes_to_the_same_pixels(tiny, two
     halve(pairs[3][0])
     with pytest.raises(UserError, match=f"{pairs[3][0]} cannot be decoded"):
         files.decode_all(pairs, **size)
-
-
-def test_processes_that_decode_end_with_the_command_that_is_killed():
-    code = """if True:
-        import os, time
-        from rbue.data import files
-        os.sched_getaffinity = lambda _: {0, 1}
-        files.MANY = files.AT_ONCE = 1
-        with files.mapping(2) as mapped:
-            print("ready" if next(mapped(time.sleep, [0, 600])) is None else "", flush=True)
-            time.sleep(600)"""
-    command = begin("-c", code)
-    assert command.stdout.readline() == "ready\n"
-    workers = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
-    command.kill()
-    command.communicate()
-    ended = time.monotonic() + 30
-    while running := [pid for pid in workers if Path(f"/proc/{pid}").exists()]:
-        assert time.monotonic() < ended, running
-        time.sleep(0.1)
-    assert workers
-
-
-def touch_late(path):
-    time.sleep(path.suffix == ".late" and 5)
-    path.touch()
-
-
-def test_an_error_ends_the_processes_that_decode_and_their_images_at_once(tmp_path, two_cores, monkeypatch):
-    monkeypatch.setattr(files, "AT_ONCE", 1)
-    first, late = tmp_path / "first", tmp_path / "image.late"
-    with pytest.raises(KeyboardInterrupt), files.mapping(files.MANY) as mapped:
-        next(mapped(touch_late, [first, late]))
-        raise KeyboardInterrupt
-    assert first.exists() and not late.exists() and not multiprocessing.active_children()
-
-
-def test_a_process_that_decodes_and_is_ended_is_told_in_a_sentence(two_cores):
-    with pytest.raises(UserError, match="a process that decodes images was ended"), files.mapping(files.MANY) as mapped:
-        list(mapped(os._exit, [1, 1]))
-
-
-def test_processes_that_decode_say_nothing_when_a_signal_ends_them(two_cores):
-    with told_signals(), files.mapping(files.MANY) as mapped:
-        assert [*mapped(signal.getsignal, [signal.SIGTERM, signal.SIGHUP])] == [signal.SIG_DFL] * 2
-
-
-def test_on_one_core_images_are_decoded_without_other_processes(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    with files.mapping(files.MANY) as mapped:
-        assert mapped is map
 
 
 def test_decoding_happens_once(tiny, monkeypatch):

@@ -1,5 +1,6 @@
 """The figures show what was measured: exact numbers, separate sources, the same bytes every time."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -593,6 +594,23 @@ def test_a_corrupted_dataset_is_drawn_with_its_clean_one_and_other_datasets_are_
     runs = write(tmp_path / "runs", [result("Single"), *others])
     done = call("scripts/figures.py", "--results", runs, "--out", tmp_path / "out", "--dataset", "cifar10_c")
     assert "cifar10/resnet18: behaviours" in done.stdout and done.stdout.count("(epochs=2)") == 1
+
+
+def drawn_by(network, out):
+    network.folder(out).mkdir(parents=True)
+    (network.folder(out) / "process").write_text(str(os.getpid()))
+    return {"process": [network.folder(out) / "process.pdf"]}
+
+
+def test_other_processes_draw_several_networks_and_the_lines_keep_their_order(tmp_path, monkeypatch):
+    runs, archs = tmp_path / "runs", ("densenet121", "resnet18", "vgg13")
+    write(runs, [result("Single", where=("cifar10", "fast", arch)) for arch in archs])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(figures, "draw", drawn_by)
+    done = call("scripts/figures.py", "--results", runs, "--out", tmp_path / "out", "--dataset", "cifar10")
+    assert [line.rpartition("/")[2] for line in done.stdout.splitlines()[1:]] == [f"{arch}: process" for arch in archs]
+    processes = {path.read_text() for path in tmp_path.rglob("process")}
+    assert 1 <= len(processes) <= 2 and str(os.getpid()) not in processes
 
 
 def test_the_posterior_shows_each_weight_and_every_epoch_over_seeds():

@@ -285,7 +285,7 @@ def test_the_caption_of_the_headline_says_protocol_hardware_and_seeds(drawn):
 
 
 def test_the_command_draws_the_headline_unless_a_selection_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "draw", lambda *_: {})
+    monkeypatch.setattr(figures, "draw", lambda *_, **__: {})
     monkeypatch.setattr(figures, "draw_general", lambda *_: [])
     runs = write(tmp_path / "runs", [result("Single", where=MATCHED)])
     words = ["scripts/figures.py", "--results", runs, "--out", tmp_path / "out"]

@@ -17,6 +17,7 @@ ROOMS = [
     "config",
     "methods",
     "plugins",
+    "processes",
     "data",
     "runs",
     "training",

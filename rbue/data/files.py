@@ -3,15 +3,9 @@
 import errno
 import hashlib
 import json
-import multiprocessing
 import os
-import signal
 import tempfile
-import threading
-import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,11 +14,12 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
+from rbue import processes
 from rbue.errors import UserError
 
 NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 SUMS = "sha256.json"  # of arrays that were decoded here
-MANY, AT_ONCE, PROCESSES = 5000, 100, 16  # images that are worth a start of processes; images per task; most processes
+MANY, AT_ONCE = 5000, 100  # images that are worth a start of processes; images per task
 
 
 class WrongSize(UserError):
@@ -58,49 +53,13 @@ def decode_splits(train, test, size, name, prepare=None):
 
 
 def decode_all(pairs, size, bar, prepare=None):
-    """Decode all images."""
+    """Decode all images. Threads would be slower than one: Pillow holds Python's lock for most of a small image."""
     out = np.empty((len(pairs), size, size, 3), np.uint8)
-    with mapping(len(pairs)) as mapped:
+    with processes.mapping(len(pairs), "decodes images", least=MANY, chunk=AT_ONCE) as mapped:
         for k, pixels in enumerate(mapped(partial(decode, size=size, prepare=prepare), (path for path, _ in pairs))):
             out[k] = pixels
             bar.update()
     return out
-
-
-@contextmanager
-def mapping(count):
-    """Yield `map`; for many images, one that uses several processes. Threads would be slower than one of them, since
-    Pillow holds Python's lock for most of a small image."""
-    workers = min(len(os.sched_getaffinity(0)), PROCESSES)
-    if count < MANY or workers == 1 or multiprocessing.current_process().daemon:  # a daemon may not start processes
-        yield map
-        return
-    fork = multiprocessing.get_context("fork")  # others would import torch, and the user's script once more
-    pool = ProcessPoolExecutor(workers, fork, begin_work, (os.getpid(),))
-    try:
-        yield partial(pool.map, chunksize=AT_ONCE)
-    except BaseException as error:
-        for worker in list(pool._processes.values()):
-            worker.kill()  # what it has been given may take minutes
-        if isinstance(error, BrokenProcessPool):
-            raise UserError("a process that decodes images was ended, perhaps for lack of memory") from error
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def begin_work(parent):
-    """Leave Ctrl-C and what signals say to the parent, and end when it has ended, even by SIGKILL."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(ending, signal.SIG_DFL)
-
-    def watch():
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def decode(path, size, prepare):
