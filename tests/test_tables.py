@@ -261,7 +261,10 @@ def test_the_readme_has_one_table_of_five_columns_and_a_short_protocol_only_unti
     text = headline(build([*few, other]))
     (header,) = [line for line in text.splitlines() if line.startswith("| Method")]
     assert header.count("|") == 6 and "`matched`" in header and "`fast`" not in header
-    assert "- CIFAR-10, VGG-13: [`protocol=matched`](results/tables/matched/cifar10.md) 1 of 10 rows" in text
+    (counts,) = re.findall(r"^\| CIFAR-10 +\|(.*)\|$", text, re.M)
+    link = "[`matched`](results/tables/matched/cifar10.md)"
+    short_link = link.replace("matched", "fast")
+    assert [count.strip() for count in counts.split("|")] == [f"1 {link}", f"1 {link}, 1 {short_link}"]
     assert "`fast`" not in headline(build([few[0], *all_rows]))
 
 
@@ -270,15 +273,20 @@ def test_the_readme_lists_networks_in_the_papers_order_and_says_when_all_are_mea
     runs = [result(label, where=place) for place in reversed(places) for label in LABELS]
     whole, lacking = headline(build(runs)), headline(build(runs[:-1]))
     short = "cells of the paper are measured, none of them with the paper's number of epochs"
-    assert f"All 90 {short}:\n\n- CIFAR-10, VGG-13: " in whole
+    assert f"All 90 {short}. Number of measured rows (out of 10) per protocol:\n\n|  " in whole
     assert "Measured so far: 89 of the paper's 90 cells, none of them" in lacking
     longer = [result(label, where=(*place[:1], "matched", place[2])) for place in places[1:3] for label in LABELS]
     assert "Measured so far: 89 of the paper's 90 cells, 20 of them with" in headline(build([*runs[:-1], *longer]))
     assert "Measured so far: 20 of the paper's 90 cells." in headline(build(longer))
     small = result("Single", where=("tinyimagenet", "fast", "small"))  # a network that is not in the paper
     assert "Measured so far: 89 of the paper's 90 cells, none" in headline(build([*runs[:-1], small]))
-    names = [line[2:].split(":")[0] for line in whole.splitlines() if line.startswith("- ")]
-    assert names == [f"{DATASETS[dataset]}, {ARCHS[arch]}" for dataset, _, arch in places]
+    head, _, *lines = [[text.strip() for text in line.split("|")[1:-1]] for line in whole.splitlines()[-5:]]
+    assert head == ["", *ARCHS.values()] and [line[0] for line in lines] == [*DATASETS.values()]
+    for name, *counts in lines:
+        (dataset,) = [key for key, value in DATASETS.items() if value == name]
+        assert counts == [f"10 [`fast`](results/tables/fast/{dataset}.md)"] * 3
+    small_only = headline(build([small])).splitlines()[-1]
+    assert small_only.split("|")[2].strip() == "1 [`fast`](results/tables/fast/tinyimagenet.md)"
 
 
 def test_a_missing_cell_prints_a_dash_beside_the_papers_number():

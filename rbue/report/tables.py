@@ -16,7 +16,7 @@ from rbue.progress import padded
 from rbue.report.cells import of_paper, worth_showing
 from rbue.report.columns import METHOD, MISSING, grid, pipe
 from rbue.report.latex import latex
-from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, arch_name, dataset_name, paper_order, place_name
+from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, arch_name, dataset_name, name_order, paper_order, place_name
 from rbue.report.text import BESIDE_PAPER, TERMINAL, announced, beside, columns_of, coverage, notes, outside, title
 from rbue.runs import results
 
@@ -43,20 +43,20 @@ def markdown(table):
 
 def headline(tables):
     """Return the README's table: the network with the most measured rows under its fullest protocol, in five columns
-    that fit a page. All networks have a line with links to their tables."""
+    that fit a page. Below it, another one counts the measured rows of all networks and links to their tables."""
     networks = by_network(t for t in tables if t.in_paper)
     if not networks:
         return ""
-    ordered = sorted(networks.items(), key=lambda item: paper_order(item[0]))
-    lines = [headline_text(*network, protocols_to_show(protocols)) for network, protocols in ordered]
-    (dataset, arch), protocols = max(ordered, key=lambda item: sum((cells.n > 0).sum() for cells in item[1].values()))
-    name, cells = max(protocols.items(), key=lambda item: (item[1].n > 0).sum())
+    networks = {network: networks[network] for network in sorted(networks, key=paper_order)}
+    (dataset, arch), protocols = max(networks.items(), key=lambda item: sum(map(rows_done, item[1].values())))
+    name, cells = max(protocols.items(), key=lambda item: rows_done(item[1]))
     caption = f"**{place_name(dataset, arch)}**, `protocol={name}`:"
     shown = pipe(grid(*side_by_side({name: cells}, README), full=True))
     done, every = count_measured(networks), len(LABELS) * len(ARCHS) * len(DATASETS)
     so_far = f"Measured so far: {done} of the paper's {every} cells{of_them_full(networks)}."
-    measured = so_far if done < every else f"All {every} cells of the paper are measured{of_them_full(networks)}:"
-    return "\n\n".join([caption, shown, measured, "\n".join(f"- {line}" for line in lines)])
+    measured = so_far if done < every else f"All {every} cells of the paper are measured{of_them_full(networks)}."
+    counted = f"{measured} Number of measured rows (out of {len(LABELS)}) per protocol:"
+    return "\n\n".join([caption, shown, counted, pipe(overview(networks))])
 
 
 def by_network(tables):
@@ -89,12 +89,23 @@ def protocols_to_show(protocols):
     return {name: cells for name, cells in protocols.items() if name in FULL or not whole}
 
 
-def headline_text(dataset, arch, protocols):
-    parts = [
-        f"[`protocol={name}`](results/tables/{name}/{dataset}.md) {(cells.n > 0).sum()} of {len(cells)} rows"
-        for name, cells in protocols.items()
-    ]
-    return f"{dataset_name(dataset)}, {arch_name(arch)}: {', '.join(parts)}"
+def rows_done(cells):
+    return (cells.n > 0).sum()
+
+
+def overview(networks):
+    """Return header and rows as text: one row per dataset, one column per arch."""
+    datasets, archs = (dict.fromkeys(each) for each in zip(*networks, strict=True))
+    archs = sorted(archs, key=name_order)
+    lines = [[rows_by_protocol(dataset, networks.get((dataset, arch), {})) for arch in archs] for dataset in datasets]
+    names = map(dataset_name, datasets)
+    return [["", *map(arch_name, archs)], *([name, *line] for name, line in zip(names, lines, strict=True))]
+
+
+def rows_by_protocol(dataset, protocols):
+    """Count the measured rows under each protocol, with links to the tables."""
+    shown = protocols_to_show(protocols).items()
+    return ", ".join(f"{rows_done(cells)} [`{n}`](results/tables/{n}/{dataset}.md)" for n, cells in shown) or MISSING
 
 
 def side_by_side(protocols, metrics=HEADLINE):
