@@ -165,6 +165,17 @@ def test_the_plain_loop_takes_turns_with_our_step(tiny, few_images, monkeypatch)
     assert with_images[-1]  # the images, which all contestants use, do not count as memory of ours
 
 
+def test_the_memory_of_several_networks_is_measured_while_they_train_one_step_unless_captured(
+    tiny, few_images, monkeypatch
+):
+    made, step = [], measure.Bench.step
+    monkeypatch.setattr(measure.Bench, "step", lambda *arguments: made.append(step(*arguments)) or made[-1])
+    assert parts.trained(tiny, "four models", "small", 4)[2]["peak_memory_bytes"] > 0
+    assert [int(each.count) for each in made] == [1] * 4
+    monkeypatch.setattr(parts.capture, "accelerate", lambda *_: (None, "captured"))
+    assert [parts.trained(tiny, "", "small", k)[2]["peak_memory_bytes"] is None for k in (1, 4)] == [False, True]
+
+
 def test_a_start_is_measured_with_the_images_of_the_dataset(tiny, monkeypatch):
     words = []
 

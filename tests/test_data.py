@@ -360,6 +360,7 @@ def in_colour_of_process(_):
 def test_many_images_are_decoded_by_other_processes_to_the_same_pixels(tiny, two_cores, monkeypatch):
     pairs, size = [(path, 0) for path in sorted(tiny.rglob("*.JPEG"))], {"size": 8, "bar": tqdm(disable=True)}
     expected, here = files.decode_all(pairs, **size), files.decode_all(pairs, **size, prepare=in_colour_of_process)
+    assert (here == [*os.getpid().to_bytes(3)]).all()  # few images are decoded here
     monkeypatch.setattr(files, "MANY", len(pairs))
     assert np.array_equal(files.decode_all(pairs, **size), expected)
     assert (files.decode_all(pairs, **size, prepare=in_colour_of_process) != here).any((1, 2, 3)).all()

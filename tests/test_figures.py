@@ -547,6 +547,21 @@ def test_two_runs_write_the_same_bytes(tmp_path):
     assert not any(stamp in first[0].read_bytes() for stamp in (b"CreationDate", b"matplotlib"))
 
 
+def test_an_interrupt_while_a_figure_is_drawn_leaves_the_one_before(tmp_path, monkeypatch):
+    network = only([result("Single"), result("SVI")])
+    drawn = behaviours.draw(network, tmp_path)
+    before = {path: path.read_bytes() for path in drawn}
+
+    def interrupted(self, file, **_):
+        file.write(b"%PDF")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(style.Figure, "savefig", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        behaviours.draw(network, tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 @pytest.mark.parametrize("panels", [1, 4])
 def test_the_legend_is_not_wider_than_the_figure(panels):
     network = only([analysed(f"MC-DropReLU({q})") for q in (0.8, 0.85, 0.9, 0.95)[:panels]])

@@ -79,4 +79,5 @@ def test_a_process_that_is_ended_is_told_in_a_sentence(two_cores):
 
 def test_processes_say_nothing_when_a_signal_ends_them(two_cores):
     with told_signals(), mapping(2, "works") as mapped:
-        assert [*mapped(signal.getsignal, [signal.SIGTERM, signal.SIGHUP])] == [signal.SIG_DFL] * 2
+        assert [*mapped(signal.getsignal, [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])] == [signal.SIG_DFL] * 3
+        assert [*mapped(signal.getsignal, [signal.SIGINT])] == [signal.SIG_IGN]  # Ctrl-C is left to the parent

@@ -33,7 +33,7 @@ def result(label, accuracy=0.95, ece=0.03, seconds=200.0, hardware="NVIDIA H200"
     return made | {
         "seconds": {"train": seconds, "evaluate": 12.0},
         "test_ms_per_image": 0.0123,
-        "peak_memory_bytes": {"train": 3 * 2**30, "evaluate": 2**30},
+        "peak_memory_bytes": {"alone": 3 * 2**30, "evaluate": 2**30},
         "metrics": made["metrics"] | {"nll": 0.19},
         "environment": made["environment"] | {"hardware": hardware, "torch": "2.11.0"},
     }
@@ -273,7 +273,7 @@ def test_the_readme_lists_networks_in_the_papers_order_and_says_when_all_are_mea
     runs = [result(label, where=place) for place in reversed(places) for label in LABELS]
     whole, lacking = headline(build(runs)), headline(build(runs[:-1]))
     short = "cells of the paper are measured, none of them with the paper's number of epochs"
-    assert f"All 90 {short}. Number of measured rows (out of 10) per protocol:\n\n|  " in whole
+    assert f"All 90 {short}. Number of measured rows (out of 10) per protocol. A short protocol is left " in whole
     assert "Measured so far: 89 of the paper's 90 cells, none of them" in lacking
     longer = [result(label, where=(*place[:1], "matched", place[2])) for place in places[1:3] for label in LABELS]
     assert "Measured so far: 89 of the paper's 90 cells, 20 of them with" in headline(build([*runs[:-1], *longer]))
@@ -286,6 +286,9 @@ def test_the_readme_lists_networks_in_the_papers_order_and_says_when_all_are_mea
         (dataset,) = [key for key, value in DATASETS.items() if value == name]
         assert counts == [f"10 [`fast`](results/tables/fast/{dataset}.md)"] * 3
     small_only = headline(build([small])).splitlines()[-1]
+    apart = headline(build([result("Single", where=("cifar100", "matched", "vgg13")), result("SVI", where=places[1])]))
+    assert [line.split("|")[1].strip() for line in apart.splitlines()[-2:]] == ["CIFAR-10", "CIFAR-100"]
+    assert [name.strip() for name in apart.splitlines()[-4].split("|")[2:-1]] == ["VGG-13", "ResNet-18"]
     assert small_only.split("|")[2].strip() == "1 [`fast`](results/tables/fast/tinyimagenet.md)"
 
 
@@ -304,8 +307,8 @@ def test_a_value_that_one_seed_lacks_empties_the_cell_rather_than_averaging_the_
 
 def test_the_peak_memory_of_one_seed_stands_for_seeds_that_shared_the_gpu():
     alone, shared = seeds("Single", 0.94, 0.95)
-    alone["peak_memory_bytes"]["train"] = 7
-    shared["peak_memory_bytes"]["train"], shared["trainings"] = None, [{"packed": 4}]
+    alone["peak_memory_bytes"]["alone"] = 7
+    shared["peak_memory_bytes"]["alone"], shared["trainings"] = None, [{"packed": 4}]
     alone["trainings"] = [{"packed": 1}]
     runs = [alone, shared, packed("SVI", 50.0, alone=None)]
     assert cell(runs, "Single").ours_peak_train_bytes == 7 and pd.isna(cell(runs, "SVI").ours_peak_train_bytes)
@@ -326,7 +329,7 @@ def test_ours_is_bold_only_when_all_proposed_rows_are_there():
 
 def packed(label, seconds, alone, **record):
     made = result(label, seconds=seconds)
-    made["peak_memory_bytes"]["train"] = None
+    made["peak_memory_bytes"]["alone"] = None
     return made | {"trainings": [{"packed": 4} | record], "seconds": made["seconds"] | {"alone": alone}}
 
 
@@ -539,14 +542,17 @@ def test_a_folder_without_a_readable_result_overwrites_nothing(name, damaged, tm
     assert len(done.stderr.splitlines()) == 1 + damaged and out.read_text() == "as it was"
 
 
+UNWRITTEN, WAY_OUT = "could not be written", "any previous file is kept; make the folder writable or choose another one"
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
         ("tables --readme {}/nope.md", "{}/nope.md cannot be used: No such file or directory"),
         ("claims --readme {}", "{} cannot be used: Is a directory"),
         ("tables --paper {}", "{}/numbers.json cannot be used: No such file or directory"),
-        ("activations --out /dev/null/x", "/dev/null/x cannot be used: Not a directory"),
-        ("figures --out /dev/null", "/dev/null cannot be used: File exists"),
+        ("activations --out /dev/null/x", f"/dev/null/x/activations.pdf {UNWRITTEN} (Not a directory): {WAY_OUT}"),
+        ("figures --out /dev/null", f"/dev/null/variance.pdf {UNWRITTEN} (File exists): {WAY_OUT}"),
     ],
 )
 def test_a_path_that_cannot_be_used_is_named_without_the_name_of_pythons_error(line, says, tmp_path):

@@ -234,7 +234,7 @@ def test_the_peak_of_memory_is_that_of_warming_up_where_replays_take_none(digits
     monkeypatch.setattr(devices, "peak_memory", lambda device: next(peaks))
     run = digits_run("epochs=1")
     (network,), (record,) = training.load_or_train([run], few_digits, CPU)
-    assert record["peak_memory_bytes"] == 7
+    assert record["alone_peak_memory_bytes"] == 7
     assert evaluator.Evaluator(run, [network], digits, CPU)(digits.test_images[:9])[1]["peak_memory_bytes"] == 8
 
 
@@ -288,7 +288,7 @@ def test_the_memory_of_a_training_is_what_it_needs_alone(packed, digits_run, few
     weights = sum(t.nbytes for t in make_step(runs[0], few_digits).tensors())
     needed = weights + images(few_digits, runs[0].crop, CPU).padded.nbytes + 7000
     records = [checkpoints.load_trained(run, few_digits, CPU)[1] for run in runs]
-    assert [record["peak_memory_bytes"] for record in records] == [needed] * packed
+    assert [record["alone_peak_memory_bytes"] for record in records] == [needed] * packed
 
 
 def test_what_earlier_work_left_on_the_gpu_is_not_counted(digits, digits_run, few_digits, monkeypatch):
@@ -297,7 +297,7 @@ def test_what_earlier_work_left_on_the_gpu_is_not_counted(digits, digits_run, fe
     monkeypatch.setattr(evaluator, "fast", memory.taking(8, evaluator.fast))
     run = digits_run("epochs=1")
     (network,), (record,) = training.load_or_train([run], few_digits, CPU)
-    assert record["peak_memory_bytes"] == 7
+    assert record["alone_peak_memory_bytes"] == 7
     assert evaluator.Evaluator(run, [network], digits, CPU)(digits.test_images[:9])[1]["peak_memory_bytes"] == 8
 
 
@@ -306,11 +306,18 @@ def test_the_memory_of_one_network_of_a_pack_is_unknown_unless_measured_alone(di
     runs = [digits_run("epochs=1", f"seed={seed}") for seed in range(2)]
     loop.fit(runs, few_digits, CPU)
     trained = [checkpoints.load_trained(run, few_digits, CPU)[1] for run in runs]
-    assert [(record["peak_memory_bytes"], record["packed"]) for record in trained] == [(None, 2)] * 2
+    assert [(record["alone_peak_memory_bytes"], record["packed"]) for record in trained] == [(None, 2)] * 2
+
+
+def test_an_ensemble_needs_the_memory_of_its_largest_training_if_all_are_known(digits_run):
     ensemble = digits_run("epochs=1", "method=deep_ensemble", "members=2")
     cost = dict.fromkeys(("seconds", "ms_per_image", "first_ms_per_image", "images", "passes"), 1) | {"software": {}}
     cost |= dict.fromkeys(("hardware", "precision", "engine", "peak_memory_bytes"))
-    assert results.content_of(ensemble, {}, trained, cost)["peak_memory_bytes"]["train"] is None
+    for peaks, largest in (((5, 9), 9), ((5, None), None)):
+        records = [{"seconds": 1, "alone": 1, "parameters": 1, "alone_peak_memory_bytes": peak} for peak in peaks]
+        assert results.content_of(ensemble, {}, records, cost)["peak_memory_bytes"]["alone"] == largest
+    shares = [{"seconds": 1, "alone": 1, "parameters": 1, "peak_memory_bytes": 7}] * 2  # as earlier versions stored
+    assert results.content_of(ensemble, {}, shares, cost)["peak_memory_bytes"]["alone"] is None
 
 
 def test_trainings_that_have_progressed_alike_and_furthest_come_first(digits_run, monkeypatch):

@@ -74,11 +74,14 @@ def layers(bench, arch):
 
 def trained(bench, name, arch, models, layer=None, **settings):
     """Return a runner for one step of `models` networks. Its memory is the warm-up's: a replay allocates none. That of
-    several captured networks is unknown: they warm up one after the other, but a replay needs the memory of all."""
+    several captured networks is unknown: they warm up one after the other, but a replay needs the memory of all.
+    Eager networks have no warm-up, so they train one step."""
     _, before = bench.images, bench.held  # the first contestant creates the images, which all of them use
     with devices.measured(bench.device) as cost:
         steps = [bench.step(bench.run(f"arch={arch}", f"seed={seed}"), layer) for seed in range(models)]
         function, how = capture.accelerate(steps, bench.device)
+        if how == "eager":
+            function()
     peak = cost["peak_memory_bytes"] - before if models == 1 or how == "eager" else None
     settings |= {"engine": how, "peak_memory_bytes": peak}
     return name, function, settings | {"images": models * bench.batch}

@@ -59,7 +59,7 @@ def record(result):
         "accuracy": 100 * result.metrics["accuracy"],
         "train_seconds": seconds.train if seconds.alone is None else seconds.alone,  # with the GPU to itself, if known
         "parameters": result.parameters,
-        "peak_train_bytes": result.peak_memory_bytes.train,
+        "peak_train_bytes": result.peak_memory_bytes.alone,
         "test_ms_per_image": result.test_ms_per_image,
         "shared": packed(result) > 1 and seconds.alone is None,  # its share of a pack's time is not its own cost
         "on_cpu": "CPU" in machine(result),  # other programs take part of its time, so times do not compare

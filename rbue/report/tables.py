@@ -43,7 +43,7 @@ def markdown(table):
 
 def headline(tables):
     """Return the README's table: the network with the most measured rows under its fullest protocol, in five columns
-    that fit a page. Below it, another one counts the measured rows of all networks and links to their tables."""
+    that fit a page. Below it, a second table counts the measured rows of all networks and links to their tables."""
     networks = by_network(t for t in tables if t.in_paper)
     if not networks:
         return ""
@@ -55,7 +55,8 @@ def headline(tables):
     done, every = count_measured(networks), len(LABELS) * len(ARCHS) * len(DATASETS)
     so_far = f"Measured so far: {done} of the paper's {every} cells{of_them_full(networks)}."
     measured = so_far if done < every else f"All {every} cells of the paper are measured{of_them_full(networks)}."
-    counted = f"{measured} Number of measured rows (out of {len(LABELS)}) per protocol:"
+    rows = f"Number of measured rows (out of {len(LABELS)}) per protocol"
+    counted = f"{measured} {rows}. A short protocol is left out if a longer one has all rows."
     return "\n\n".join([caption, shown, counted, pipe(overview(networks))])
 
 
@@ -149,11 +150,11 @@ def write(table, out):
     return write_forms(Path(out) / table.protocol / table.dataset, texts)
 
 
-def write_forms(stem, texts):
-    """Write <stem>.<suffix> for each {suffix: text}, and return the paths."""
-    paths = {stem.with_name(f"{stem.name}.{suffix}"): text for suffix, text in texts.items()}
-    for path, text in paths.items():
-        results.write(path, text)
+def write_forms(stem, contents):
+    """Write <stem>.<suffix> for each {suffix: content}, and return the paths."""
+    paths = {stem.with_name(f"{stem.name}.{suffix}"): content for suffix, content in contents.items()}
+    for path, content in paths.items():
+        results.write(path, content)
     return list(paths)
 
 

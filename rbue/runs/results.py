@@ -101,7 +101,7 @@ def write_result(run, report, trainings, cost, predictions):
 def content_of(run, report, trainings, cost):
     """Return what a result holds: config, scores, cost and environment."""
     seconds = {"train": over("seconds", trainings), "alone": over("alone", trainings), "evaluate": cost["seconds"]}
-    peaks = {"train": over("peak_memory_bytes", trainings, max), "evaluate": cost["peak_memory_bytes"]}
+    peaks = {"alone": over("alone_peak_memory_bytes", trainings, max), "evaluate": cost["peak_memory_bytes"]}
     environment = provenance.at_start() | {key: cost[key] for key in ("hardware", "precision", "engine")}
     return {
         "format": schema.FORMAT,
@@ -194,10 +194,11 @@ def in_its_folder(result, path, results_dir):
 
 
 def write(path, content):
-    """Write a string as it is, and anything else as JSON."""
-    text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
+    """Write text or bytes as they are, and anything else as JSON."""
+    if not isinstance(content, bytes):
+        content = (content if isinstance(content, str) else json.dumps(content, indent=1) + "\n").encode()
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write(content)
 
 
 @contextmanager

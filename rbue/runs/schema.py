@@ -43,16 +43,17 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Memory:
-    """Peak memory in bytes."""
+    """Peak memory in bytes. `alone` is what a training needs without a pack, on a CPU with all that the process holds;
+    None if unknown."""
 
-    train: int | None = None
+    alone: int | None = None
     evaluate: int | None = None
 
 
 @dataclass(frozen=True)
 class Training:
     """How one network was trained. `packed` is the number of networks that shared the device. The peak memory is what
-    this network needs alone."""
+    this network needs alone, None if unknown."""
 
     name: str | None = None
     seconds: float | None = None
@@ -63,7 +64,7 @@ class Training:
     code: str | None = None  # a hash of the code of a training step; old+new if it changed between checkpoints
     torch: str | None = None
     parameters: int | None = None
-    peak_memory_bytes: int | None = None
+    alone_peak_memory_bytes: int | None = None
     setup_seconds: float | None = None
     epoch: int | None = None
     loss: float | None = None

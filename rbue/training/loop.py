@@ -102,7 +102,7 @@ class Training:
             "parameters": parameters,
             "seconds": self.seconds,
             "alone": self.alone,
-            "peak_memory_bytes": self.peak,
+            "alone_peak_memory_bytes": self.peak,
             **{key: "+".join(dict.fromkeys(o[key] for o in self.origins)) for key in origin()},
             "curve": {key: [float(f"{row[key]:.5g}") for row in self.curve] for key in ("loss", "accuracy", "kl")},
         }

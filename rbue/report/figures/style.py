@@ -1,6 +1,7 @@
 """The style of every figure: one look per row, one text size, one ink, fonts for print, reproducible files."""
 
 import textwrap
+from io import BytesIO
 from pathlib import Path
 
 from matplotlib import rc_context
@@ -139,21 +140,25 @@ def save(figure, path, numbers=None, photographs=False, readme=False):
     `numbers`, a frame, are written as CSV. `readme` adds a PNG, since the page's SVG takes its colours from the page.
     No file has a timestamp or a version, so that the same figure gives the same bytes.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pdf, webp, png = (path.with_name(f"{path.name}.{kind}") for kind in ("pdf", "webp", "png"))
     with rc_context(STYLE):  # fonts are embedded here
         for _ in range(2):  # the first layout resizes the axes and thus their ticks; the second measures those
             figure.draw_without_rendering()
         figure.set_layout_engine(None)  # both files share one layout, which halves the time
-        figure.savefig(pdf, dpi=200, metadata=TIMELESS)
+        forms = {"pdf": printed(figure, "pdf", dpi=200, metadata=TIMELESS)}
         if photographs:
-            figure.savefig(webp, dpi=115, pil_kwargs={"quality": 75, "method": 6})
-        pictures = [webp] if photographs else write_forms(path, {"svg": svg(figure)})
+            forms["webp"] = printed(figure, "webp", dpi=115, pil_kwargs={"quality": 75, "method": 6})
+        else:
+            forms["svg"] = svg(figure)
         if readme:
-            figure.savefig(png, dpi=150, metadata={"Software": None})
-            pictures.append(png)
-    return [pdf, *pictures, *([] if numbers is None else write_forms(path, {"csv": csv_text(numbers)}))]
+            forms["png"] = printed(figure, "png", dpi=150, metadata={"Software": None})
+    return write_forms(Path(path), forms | ({} if numbers is None else {"csv": csv_text(numbers)}))
+
+
+def printed(figure, kind, **options):
+    """Return the bytes of a picture, so that its file is written at once: an interrupt leaves the one before whole."""
+    file = BytesIO()
+    figure.savefig(file, format=kind, **options)
+    return file.getvalue()
 
 
 def legend_below(figure, handles, labels, columns):
