@@ -77,7 +77,7 @@ def test_a_deterministic_network_gives_one_sample():
 def test_no_samples_are_refused():
     with pytest.raises(UserError, match="samples=0 must be at least 1"):
         rbue.predict(network(), X, samples=0)
-    with pytest.raises(UserError, match="images=0 must be at least 1"):
+    with pytest.raises(UserError, match="images has no batch"):
         rbue.predict(network(), X[:0])
 
 
@@ -284,7 +284,8 @@ def test_a_random_layer_inside_of_a_closed_one_is_drawn_for_every_sample():
 def test_what_is_no_classifier_is_refused(output, says):
     net = Own(lambda net, h: output(F.linear(h, net.weight)))
     for network in (net, rbue.randomize(net, q=0.5)):
-        with pytest.raises(UserError, match=f"needs logits .images, classes. of at least two classes.+{says}"):
+        expected = f"needs logits .images, classes. of at least two classes.+{says}.+wrap it in a module"
+        with pytest.raises(UserError, match=expected):
             rbue.predict(network, torch.randn(6, 8), 1)
 
 
@@ -352,6 +353,20 @@ def test_a_prediction_that_cannot_be_reproduced_is_named_once_and_no_other_one_i
             rbue.predict(net, x, samples, batch=6)
         places = [one.filename for one in found if "it is not reproducible" in str(one.message)]
         assert places == [__file__] * (kind in NOT_REPRODUCIBLE)
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_a_late_image_that_affects_the_first_ones_is_noticed(samples):
+    torch.manual_seed(0)
+    net = rbue.randomize(Own(lambda net, h: F.linear(h / h.amax(), net.weight)), q=0.5)
+    few, more = torch.rand(12, 8), torch.rand(12, 8)
+    few[0] = more[0] = 10.0  # among the first images, on which stacking is tried, it is the largest one
+    more[9] = 100.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rbue.predict(net, few, samples)
+    with pytest.warns(UserWarning, match="it is not reproducible"):
+        rbue.predict(net, more, samples)
 
 
 def test_an_ensemble_averages_its_members():

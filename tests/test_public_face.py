@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 import rbue
 from rbue import noise
 from rbue.sampling import inputs
+from rbue.sampling.prediction import summarise
 
 X = torch.randn(11, 6, generator=torch.Generator().manual_seed(0))
 DATASET = TensorDataset(X, torch.zeros(11))
@@ -82,6 +83,14 @@ def test_mean_entropy_and_mutual_information_are_those_of_the_samples():
     assert same(found, rbue.predict(network(), X, samples=9))
 
 
+def test_a_mutual_information_below_the_rounding_of_float32_is_right():
+    e = 1e-5
+    samples = torch.tensor([[[0.5 + e, 0.5 - e]], [[0.5 - e, 0.5 + e]]], dtype=torch.float64)
+    (_, entropy, of_samples, mutual), _ = summarise(iter(samples.split(1)), False, torch.device("cpu"))
+    assert entropy == of_samples  # in float32, in which they are returned
+    assert mutual.item() == pytest.approx(2 * e**2, rel=1e-3)  # ln 2 - H(0.5 + e), to the second order in e
+
+
 def test_samples_that_were_not_kept_are_refused():
     with pytest.raises(rbue.UserError, match=r"did not keep its samples: .+keep_samples=True"):
         rbue.predict(network(), X, samples=2).samples  # noqa: B018
@@ -103,7 +112,7 @@ def test_memory_does_not_grow_with_the_number_of_samples(monkeypatch):
 
     monkeypatch.setattr(torch.Tensor, "softmax", watched)
     rbue.predict(network(), X, samples=40, batch=11)
-    assert len(most) == 40 + 3 and max(most) <= 2  # three passes over a few images try whether samples can be stacked
+    assert len(most) == 40 + 4 and max(most) <= 2  # four passes over a few images compare them with the whole batch
 
 
 def test_memory_does_not_grow_with_the_number_of_calls():
@@ -185,8 +194,9 @@ def test_a_batch_with_too_few_numbers_of_its_own_is_refused():
         ([{"pixels": X}], 'a dict that has one under "images", but this one is a dict'),
         ([X.numpy()], "this one is a ndarray"),
         ([([X], 0)], "this one is a tuple"),
-        ([], "images=0 must be at least 1"),
-        ([X[:0]], "images=0 must be at least 1"),
+        ([], "images has no batch: pass at least one image, and a generator only once"),
+        ([X[:0]], "images has no batch"),
+        (iter(()), "images has no batch"),
         ((X, torch.zeros(len(X))), "of one batch with labels, pass the images alone"),
     ],
 )
@@ -309,6 +319,39 @@ def test_modes_buffers_gradients_and_generators_are_as_they_were(fails):
         rbue.predict(net, X, samples=2)
     assert all(torch.equal(one, other) for one, other in zip(before, state(), strict=True))
     assert modes == [m.training for m in net.modules()] and torch.is_grad_enabled()
+
+
+def test_a_buffer_that_forward_assigns_is_put_back():
+    class Counting(nn.Linear):
+        def __init__(self):
+            super().__init__(6, 5)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls = self.calls + 1
+            return super().forward(x)
+
+    net = nn.Sequential(rbue.DropReLU(0.5), Counting())
+    own = net[1].calls
+    rbue.predict(net, X, samples=2)
+    assert net[1].calls is own and own == 0
+
+
+def test_a_single_image_and_a_batch_of_tokens_are_told_from_the_shape_that_is_named():
+    net = rbue.randomize(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(-3), nn.Linear(144, 3)), q=0.5)
+    found = refused(rbue.predict, net, torch.zeros(3, 8, 8), samples=2)
+    assert found.endswith("images must come first (predict reads the shape (3, 8, 8) as 3 images of (8, 8))")
+
+
+def test_an_error_of_a_traced_network_prints_no_traceback(capfd):
+    class Product(nn.Linear):
+        def forward(self, x):
+            return x.relu() @ self.weight.T
+
+    net = rbue.randomize(Product(6, 3), q=0.5)
+    for samples in (1, 2):
+        assert "the network fails on images of shape (4, 7)" in refused(rbue.predict, net, torch.zeros(4, 7), samples)
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("by_hand", [True, False])

@@ -68,10 +68,13 @@ OF_SHAPES = (RuntimeError, NotImplementedError, ValueError, IndexError, Assertio
 
 @contextmanager
 def naming_images(x: Tensor) -> Iterator[None]:
-    """If the network raises an error that wrong images can cause, say which images it got. Subclasses of these errors,
-    and those about the memory of a GPU or a CPU, have other causes."""
+    """If the network raises an error that wrong images can cause, say which images it got. Subclasses of torch's
+    errors, and those about the memory of a GPU or a CPU, have other causes."""
     try:
         yield
+    except UserError as error:
+        told = f"predict reads the shape {tuple(x.shape)} as {len(x)} images of {tuple(x.shape[1:])}"
+        raise UserError(f"{error} ({told})") from error
     except OF_SHAPES as error:
         if type(error) not in OF_SHAPES or "allocate memory" in str(error):
             raise
@@ -148,6 +151,6 @@ def refuse_unknown(network: nn.Module, kwargs: Mapping[str, Any]) -> None:
     if unknown:
         raise UserError(
             f"the network takes no keyword argument {', '.join(sorted(unknown))}: rbue.randomize fixes those whose "
-            "default is None or a bool, so wrap your network in a module whose forward takes them without a default, "
-            "and randomize that"
+            "default is None, a bool or a string, so wrap your network in a module whose forward takes them without a "
+            "default, and randomize that"
         )

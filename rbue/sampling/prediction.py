@@ -20,21 +20,17 @@ from rbue.tracing import hidden_by, need_module
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Mean probabilities (images, classes), the mean entropy of the samples (images), and uncertainties from them."""
+    """What `predict` returns, in float32. It is computed in float64: the mutual information is a small difference."""
 
     mean: Tensor
+    """Mean probabilities (images, classes)."""
+    entropy: Tensor
+    """Predictive entropy, the entropy of the mean: one number per image, in nats."""
     sample_entropy: Tensor
+    """Mean entropy of the samples: one number per image, in nats."""
+    mutual_information: Tensor
+    """Disagreement of the samples: the entropy of the mean minus the mean entropy of the samples, in nats."""
     kept: Tensor | None = None
-
-    @property
-    def entropy(self) -> Tensor:
-        """Predictive entropy, the entropy of the mean: one number per image, in nats."""
-        return metrics.entropy(self.mean)
-
-    @property
-    def mutual_information(self) -> Tensor:
-        """Disagreement of the samples: the entropy of the mean minus the mean entropy of the samples, in nats."""
-        return metrics.mutual_information(self.entropy, self.sample_entropy)
 
     @property
     def samples(self) -> Tensor:
@@ -89,9 +85,11 @@ def predict(
     for x, rows, own in batches(images, numbers, each, batch, device_of(network)):
         with sampling(network), naming_images(x):  # in the loop: another thread may predict while a batch is read
             parts.append(summarise(draw(x, rows, **own), keep_samples, home))
-    at_least(1, images=len(parts))
-    mean, sample_entropy, kept = zip(*parts, strict=True)
-    return Prediction(torch.cat(mean), torch.cat(sample_entropy), torch.cat(kept, 1) if keep_samples else None)
+    if not parts:
+        raise UserError("images has no batch: pass at least one image, and a generator only once, since it is used up")
+    found, kept = zip(*parts, strict=True)
+    mean, entropy, sample_entropy, mutual = (torch.cat(each) for each in zip(*found, strict=True))
+    return Prediction(mean, entropy, sample_entropy, mutual, torch.cat(kept, 1) if keep_samples else None)
 
 
 def refuse_hiding(network: nn.Module) -> None:
@@ -112,11 +110,14 @@ def whole_numbers(**values: Any) -> list[int]:
     return [operator.index(value) for value in values.values()]
 
 
-def summarise(draws: Iterable[Tensor], keep: bool, home: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the mean of one batch's samples, the mean of their entropies, and the samples themselves if `keep`."""
+def summarise(draws: Iterable[Tensor], keep: bool, home: torch.device) -> tuple[list[Tensor], Tensor | None]:
+    """Return the fields of one batch's Prediction, and the samples themselves if `keep`."""
     count, total, entropies, kept = 0, torch.zeros(()), torch.zeros(()), []
-    for probs in map(torch.Tensor.float, draws):
+    for probs in draws:
         count, total, entropies = count + len(probs), total + probs.sum(0), entropies + metrics.entropy(probs).sum(0)
         if keep:
-            kept.append(probs.to(home))
-    return (total / count).to(home), (entropies / count).to(home), torch.cat(kept) if keep else None
+            kept.append(probs.float().to(home))
+    mean, sample_entropy = total / count, entropies / count
+    entropy = metrics.entropy(mean)
+    found = mean, entropy, sample_entropy, metrics.mutual_information(entropy, sample_entropy)
+    return [each.float().to(home) for each in found], torch.cat(kept) if keep else None

@@ -37,14 +37,17 @@ def sampling(network: nn.Module) -> Iterator[None]:
 def evaluating(network: nn.Module) -> Iterator[None]:
     surgery.wire_if_needed(network)
     modes = {m: m.training for m in network.modules()}
-    buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
+    buffers = [(own, dict(own)) for m in network.modules() if isinstance(own := m._buffers, dict)]  # but of torch.jit
+    values = [(buffer, buffer.clone()) for buffer in network.buffers()]
     try:
         network.eval()
         yield
     finally:
         for module, mode in modes.items():
             module.training = mode
-        for buffer, before in buffers:  # a forward written by hand may write them
+        for own, given in buffers:  # a forward written by hand may assign them, or write into them
+            own.update(given)
+        for buffer, before in values:
             if not torch.equal(buffer, before):
                 buffer.copy_(before)
 
@@ -64,7 +67,7 @@ def sampler(
     shared, warn = shared or {}, cache(warnings.warn)  # says the same only once
     if noise.of(network).sites == 0:
         return lambda x, rows, **own: [
-            probabilities(network(x.clone(), **copied({**shared, **own})), len(x), warn)[None]
+            probabilities(call(network, x.clone(), **copied({**shared, **own})), len(x), warn)[None]
         ]
     return StackedIfPossible(network, samples, seed, stack, shared, each, warn)
 
@@ -90,9 +93,7 @@ class StackedIfPossible:
         tried, self.tried = self.tried, True
         if self.stacked and not tried and not self.agrees(self.stacked.network, few, fewer):
             self.stacked = None
-        if self.stacked:
-            return self.stacked(x, rows, **own)
-        draws = self.singly(self.samples, x, rows, own)
+        draws = self.stacked(x, rows, **own) if self.stacked else self.singly(self.samples, x, rows, own)
         return draws if tried else self.checked(draws, fewer)
 
     def singly(self, samples: int, x: Tensor, rows: Tensor, own: Mapping[str, Tensor]) -> Iterator[Tensor]:
@@ -113,10 +114,11 @@ class StackedIfPossible:
         """Yield the draws. Warn if the first one differs from a pass with the same noise on its first images alone."""
         probs = next(draws)
         alone = self.drawn_alone(fewer)
-        if alone is not None and not equal_up_to_rounding(probs[:, : alone.shape[1]], alone, 2e-2):
+        if alone is not None and not equal_up_to_rounding(probs[:1, : alone.shape[1]], alone, 2e-2):
             why = "depends on the other images of its batch, or on random numbers that rbue does not draw"
             warnings.warn(f"the prediction of an image {why}: it is not reproducible", stacklevel=4)
         yield probs
+        del probs  # it may be large
         yield from draws
 
     def drawn_alone(self, fewer: Given) -> Tensor | None:
@@ -151,7 +153,8 @@ def probabilities(logits: Any, images: int | None = None, warn: Warn | None = No
     if not torch.is_tensor(logits) or logits.dim() != 2 or logits.shape[1] < 2:
         got = tuple(logits.shape) if torch.is_tensor(logits) else type(logits).__name__
         raise UserError(
-            f"a prediction needs logits (images, classes) of at least two classes, but the network returns {got}"
+            f"a prediction needs logits (images, classes) of at least two classes, but the network returns {got}: wrap "
+            "it in a module that returns such logits"
         )
     if images is not None and images != len(logits):
         got = f"{len(logits)} rows of logits for {images} images"
@@ -184,8 +187,15 @@ def one_by_one(
     not traced."""
     for k in range(samples):
         with noise.counted(network, seed + noise.TEST, k, rows), noise.calls_apart(network):
-            probs = probabilities(network(x.clone(), **copied(kwargs)), len(x), None if k else warn)
+            probs = probabilities(call(network, x.clone(), **copied(kwargs)), len(x), None if k else warn)
         yield probs[None]
+
+
+def call(network: nn.Module, *images: Tensor, **kwargs: Any) -> Any:
+    """Call a network. A graph of torch.fx would also print a traceback if an error occurs, which may be expected."""
+    return (nn.Module.__call__ if isinstance(network, fx.GraphModule) else type(network).__call__)(
+        network, *images, **kwargs
+    )
 
 
 def copied(kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,11 +220,10 @@ class Stacked:
         self.once, self.every = surgery.parts_of(network, each)
 
     def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterator[Tensor]:
-        # not by calling the graphs, since torch.fx would print an error that StackedIfPossible expects
-        given, at_once = self.once.forward(x.clone(), **copied({**self.shared, **own})), max(1, self.stack // len(x))
+        given, at_once = call(self.once, x.clone(), **copied({**self.shared, **own})), max(1, self.stack // len(x))
         for number, ks in enumerate(torch.arange(self.samples, device=x.device).split(at_once)):
             with noise.counted(self.network, self.seed, ks.repeat_interleave(len(x)), rows.repeat(len(ks))):
-                logits = self.every.forward(*repeated(given, len(ks)), **copied(self.shared))
+                logits = call(self.every, *repeated(given, len(ks)), **copied(self.shared))
             warn = None if number else self.warn
             yield probabilities(logits, len(ks) * len(x), warn).view(len(ks), len(x), -1)
 
