@@ -143,6 +143,53 @@ def test_dropout_is_placed_before_a_layer_that_gets_its_input_by_name():
     assert torch.equal(network(torch.randn(2, 8)), network.get_parameter("1.bias").expand(2, 3))
 
 
+class Heads(nn.Module):
+    """A hidden linear layer, and a head that gets the rectified features."""
+
+    def __init__(self, head):
+        super().__init__()
+        self.hidden, self.other, self.head = nn.Linear(8, 8), nn.Linear(8, 3), head
+
+    def forward(self, x):
+        return self.head(self, self.hidden(x).relu())
+
+
+def cosine(own, h):
+    return F.linear(F.normalize(h), F.normalize(own.other.weight))
+
+
+@pytest.mark.parametrize("head", [cosine, lambda own, h: h @ own.other.weight.T])
+def test_dropout_is_not_placed_before_a_hidden_layer_if_the_last_one_is_no_module(head):
+    with pytest.raises(
+        UserError, match=r"needs an nn\.Linear as the last layer with weights, but here it is .+by hand"
+    ):
+        rbue.add_dropout(Heads(head), Dropout(0.5), "last")
+
+
+def test_dropout_is_not_placed_inside_an_attention_over_channels_if_the_head_is_a_convolution():
+    class Squeezed(nn.Sequential):
+        def forward(self, x):
+            h = self[0](x).relu()
+            return self[2](h * self[1](h.mean((2, 3))).sigmoid()[..., None, None]).mean((2, 3))
+
+    network = Squeezed(nn.Conv2d(3, 8, 3), nn.Linear(8, 8), nn.Conv2d(8, 5, 1))
+    with pytest.raises(UserError, match=r"but here it is _2: put rbue\.Dropout"):
+        rbue.add_dropout(network, Dropout(0.5), "last")
+
+
+def test_dropout_is_placed_before_the_layer_that_the_first_output_comes_from():
+    own = Heads(lambda own, h: (own.other(h + 1), own.hidden(h - 1)))
+    network, x = rbue.add_dropout(own, Dropout(1.0), "last"), torch.randn(4, 8)
+    main, auxiliary = network(x)
+    assert torch.equal(main, own.other.bias.expand(4, 3)) and torch.equal(auxiliary, own(x)[1])
+
+
+@pytest.mark.parametrize("kind", [nn.Conv1d, nn.ConvTranspose1d])
+def test_dropout_after_convolutions_of_any_kind(kind):
+    network = nn.Sequential(kind(3, 4, 3), nn.ReLU(), kind(4, 4, 3))
+    assert sites(rbue.add_dropout(network, Dropout(0.5), "conv")) == [Dropout, Dropout]
+
+
 def test_dropout_adds_nothing_to_the_stored_weights():
     plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
     assert rbue.add_dropout(plain, Dropout(0.5), "relu").state_dict().keys() == plain.state_dict().keys()

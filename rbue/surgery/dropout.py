@@ -4,15 +4,18 @@ from torch import fx, nn
 
 from rbue.errors import UserError, one_of
 from rbue.layers import Dropout, DropReLU, GaussianWeight, RReLU, StochasticLayer
-from rbue.surgery.calls import modules_called, rectifiers, refuse_hidden, warn_of_hooks
+from rbue.surgery.calls import modules_called, name_of, rectifiers, refuse_hidden, warn_of_hooks
 from rbue.surgery.wiring import call, copy_for, finish, need_stochastic, wire
 from rbue.tracing import caller, trace
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> fx.GraphModule:
     """Return a copy of the network with `layer` inserted at the placement, which the paper does not specify.
 
-    last: on the input of the last linear layer, also where other layers read this input.
+    last: on the input of the last linear layer, also where other layers read this input. If the network returns several
+    tensors, this is the layer that the first one comes from.
     relu, conv: after every rectifier, after every convolution.
     block: after the last rectifier of every submodule that has one (each residual block, each dense layer). For a
     network without such submodules, such as VGG, this is the same as last.
@@ -49,12 +52,40 @@ def follow(graph, node, layer):
 
 
 def before_last_linear(graph):
+    """Return the input of the last layer with weights that the first output depends on. It must be an nn.Linear."""
     linear = modules_called(graph, nn.Linear)
     if not linear:
         raise UserError(
             "this placement needs an nn.Linear, but the network has none: choose placement=relu or placement=conv"
         )
-    return linear[-1].all_input_nodes[:1]
+    (output,) = graph.graph.find_nodes(op="output")
+    leading = leading_to(output.all_input_nodes[0])
+    last = [n for n in graph.graph.nodes if n in leading and weighs(graph, n)][-1:]
+    if not set(last) <= set(linear):
+        told = f"this placement needs an nn.Linear as the last layer with weights, but here it is {last[0].name}"
+        raise UserError(f"{told}: put rbue.Dropout(p) before it by hand, or choose another placement")
+    return [n.all_input_nodes[0] for n in last]
+
+
+def leading_to(node):
+    """Return a node and all those that its value is computed from."""
+    leading, queue = {node}, [node]
+    while queue:
+        queue += (new := set(queue.pop().all_input_nodes) - leading)
+        leading |= new
+    return leading
+
+
+WEIGHTED = (nn.Linear, nn.Bilinear, nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase, *CONVOLUTIONS)
+PRODUCTS = {"linear", "bilinear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum", "tensordot"}
+PRODUCTS |= {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
+
+
+def weighs(graph, node):
+    """Return whether a node adds its inputs up with weights, as a linear layer does. Normalisation does not."""
+    if node.op == "call_module":
+        return any(isinstance(part, WEIGHTED) for part in graph.get_submodule(node.target).modules())
+    return node.op.startswith("call") and name_of(node) in PRODUCTS
 
 
 def last_of_each_block(graph):
@@ -65,6 +96,6 @@ def last_of_each_block(graph):
 PLACEMENTS = {
     "last": before_last_linear,
     "block": last_of_each_block,
-    "conv": lambda graph: modules_called(graph, nn.Conv2d),
+    "conv": lambda graph: modules_called(graph, CONVOLUTIONS),
     "relu": rectifiers,
 }
