@@ -4,9 +4,11 @@ import inspect
 import operator
 import pickle
 import random
+import traceback
 import warnings
 from contextlib import contextmanager
 from itertools import compress, zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,7 @@ class Tracer(fx.Tracer):
         path = self.path_of_module(module)
         if self.is_leaf_module(module, path):
             return super().call_module(module, *arguments)
-        if origin := made_by(module):
+        if origin := made_by(module) or ("torch.compile" if is_compiled(module) else None):
             way_out = f"use the module as it was before {origin}"
             raise UserError(f"{path} is a module of {origin}, which torch.fx cannot trace: {way_out}")
         with self.watching_draws(path):
@@ -100,6 +102,11 @@ def made_by(module):
     return "torch.export" if any(kind.__module__.startswith("torch.export.") for kind in type(module).__mro__) else None
 
 
+def is_compiled(module):
+    """Return whether torch.compile made this module, or the module's own compile() was called."""
+    return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
+
+
 def hidden_by(network):
     """Return torch.jit or torch.export if it made a part of the network, which may hide random layers; else None."""
     return next(filter(None, map(made_by, network.modules())), None)
@@ -116,8 +123,7 @@ def trace(network: nn.Module) -> fx.GraphModule:
     A graph contains only the branches of the mode in which it was traced. So both modes are traced and compared, and a
     module whose code depends on the mode, such as stochastic depth, is not traced into. Neither is one that opens
     torch.no_grad or torch.autocast, that has a backward pass of its own, or that draws random numbers in Python, whose
-    values would be fixed. Arguments after the first whose
-    default is None or a bool are fixed to this default.
+    values would be fixed. Arguments after the first whose default is None, a bool or a string keep this default.
     """
     need_module(network)
     refuse_wrapped(network)
@@ -170,8 +176,11 @@ def refuse_uninitialized(network):
         raise UserError(f"{type(network).__name__} has no {lazy} yet: run one forward pass first, as network(images)")
 
 
+BY_HAND = "put rbue.DropReLU(q) in place of its rectifiers, or rbue.Dropout(p) where you want it, by hand"
+
+
 def refuse_mode(network):
-    way_out = "move this into a submodule, or replace its rectifiers by rbue.DropReLU(q) by hand"
+    way_out = f"move this into a submodule, or {BY_HAND}"
     if getattr(network, "aux_logits", False):
         way_out = "make it with aux_logits=False"  # torchvision's GoogLeNet and Inception
     why = f"the forward of {type(network).__name__} differs between training and testing, or draws random numbers"
@@ -183,7 +192,7 @@ def trace_in_mode(network, mode, whole):
     of modules that drew random numbers in Python."""
     try:
         arguments = list(inspect.signature(network.forward).parameters.values())
-        known = {a.name: a.default for a in arguments[1:] if a.default is None or isinstance(a.default, bool)}
+        known = {a.name: a.default for a in arguments[1:] if a.default is None or isinstance(a.default, (bool, str))}
         with in_mode(network, mode), restored(network) as written:
             tracer = Tracer(whole)
             with tracer.watching_draws(""):
@@ -194,10 +203,16 @@ def trace_in_mode(network, mode, whole):
     except UserError:
         raise
     except Exception as error:  # a network's own code may raise anything if it gets a proxy
-        raise UserError(
-            f"{type(network).__name__} cannot be traced by torch.fx ({first_line(error)}): "
-            "replace its rectifiers by rbue.DropReLU(q) by hand"
-        ) from error
+        why = f"{first_line(error)}, in {where_raised(error)}"
+        raise UserError(f"{type(network).__name__} cannot be traced by torch.fx ({why}): {BY_HAND}") from error
+
+
+def where_raised(error):
+    """Return the file and the line of the last code on the way to an error that is neither torch's nor ours."""
+    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    others = [place for place in places if not place[0].startswith((str(Path(__file__).parent), *torch.__path__))]
+    file, line = (others or places)[-1]
+    return f"{Path(file).name}:{line}"
 
 
 @contextmanager
@@ -246,7 +261,7 @@ def refuse_written(network, written):
     if written:
         raise UserError(
             f"the forward of {type(network).__name__} assigns self.{written[0]}, which a traced network does not do: "
-            "keep it outside of forward, or replace its rectifiers by rbue.DropReLU(q) by hand"
+            f"keep it outside of forward, or {BY_HAND}"
         )
 
 

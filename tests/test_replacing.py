@@ -319,6 +319,61 @@ def test_a_rectifier_under_another_name_in_such_a_module_is_refused():
         rbue.randomize(nn.Sequential(Renamed(8, 8), nn.ReLU()), q=0.5)
 
 
+class Leaky(nn.ReLU):
+    def forward(self, x):
+        return F.leaky_relu(x, 0.3)
+
+
+class Changing(nn.ReLU):
+    def forward(self, x):
+        return F.leaky_relu(x, 0.3 if self.training else 0.1)
+
+
+def test_what_inherits_from_torchs_rectifier_is_one_only_if_it_computes_one():
+    layers = nn.Linear(8, 8), nn.ReLU()
+    with pytest.warns(UserWarning, match="these activations stay as they are: 1 leaky_relu"):
+        assert sites(rbue.randomize(nn.Sequential(Leaky(), *layers), q=0.5)) == [DropReLU]
+    with pytest.raises(UserError, match=r"0 is a Changing, whose rectifiers torch\.fx does not see"):
+        rbue.randomize(nn.Sequential(Changing(), *layers), q=0.5)
+
+
+class Mixed(nn.Linear):
+    """It depends on its mode, so it is not traced into. Its activation depends on the mode, too."""
+
+    def forward(self, x):
+        h = super().forward(x)
+        return torch.tanh(h) + F.gelu(h) if self.training else F.gelu(h)
+
+
+def test_activations_in_a_module_that_depends_on_its_mode_are_named():
+    with pytest.warns(UserWarning, match=r"these activations stay as they are: 1 tanh, 1 gelu"):
+        assert sites(rbue.randomize(nn.Sequential(Mixed(8, 8), nn.ReLU()), q=0.5)) == [DropReLU]
+
+
+def test_a_rectifier_that_only_one_mode_has_is_refused():
+    class Trained(nn.Linear):
+        rectify = staticmethod(F.relu)
+
+        def forward(self, x):
+            h = super().forward(x)
+            return h if self.training else self.rectify(h)
+
+    with pytest.raises(UserError, match=r"0 is a Trained, whose rectifiers torch\.fx does not see"):
+        rbue.randomize(nn.Sequential(Trained(8, 8), nn.ReLU()).train(), q=0.5)
+
+
+def test_rectified_weights_stay_and_are_named():
+    class Positive(nn.Linear):
+        def forward(self, x):
+            return F.linear(x, self.weight.relu(), self.bias).relu()
+
+    own, x = nn.Sequential(Positive(8, 8), nn.Linear(8, 3)), torch.randn(4, 8)
+    with pytest.warns(UserWarning, match="rectifiers of weights stay as they are, .+ become random: relu$"):
+        network = rbue.randomize(own, q=0.5)
+    assert sites(network) == [DropReLU]
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
 def test_hooks_that_are_lost_are_named():
     network = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
     network[1].register_forward_hook(lambda *_: None)

@@ -61,6 +61,16 @@ def test_a_part_of_torch_jit_that_forward_does_not_call_is_no_obstacle():
     assert rbue.predict(rbue.randomize(network, q=0.9), torch.randn(3, 4), samples=2).mean.shape == (3, 4)
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_part_that_torch_compile_made_is_refused_with_the_way_out(in_place):
+    part = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    if in_place:
+        part.compile()
+    network = nn.Sequential(part if in_place else torch.compile(part), nn.ReLU())
+    with pytest.raises(UserError, match=r"0 is a module of torch\.compile, .* use the module as it was before"):
+        rbue.randomize(network, q=0.9)
+
+
 def test_a_network_that_branches_on_data_is_refused_and_what_tracing_wrote_is_put_back():
     class Branching(nn.Linear):
         def forward(self, x):
@@ -68,7 +78,8 @@ def test_a_network_that_branches_on_data_is_refused_and_what_tracing_wrote_is_pu
             return x.relu() if x.sum() > 0 else x
 
     network = Branching(8, 8)
-    with pytest.raises(UserError, match="Branching cannot be traced"):
+    line = Branching.forward.__code__.co_firstlineno + 2
+    with pytest.raises(UserError, match=rf"Branching cannot be traced .+ in test_tracing\.py:{line}\): .+ by hand"):
         rbue.randomize(network, q=0.5)
     assert not hasattr(network, "last")
 
@@ -87,12 +98,13 @@ class Optional(nn.Module):
         super().__init__()
         self.layer = nn.Linear(8, 3)
 
-    def forward(self, x=None, mask=None, scale=1.0, flag=False, sizes=(2, 4)):
+    def forward(self, x=None, mask=None, scale=1.0, flag=False, sizes=(2, 4), pooling="mean"):
         x = x if mask is None else x * mask
+        x = -x if pooling == "max" else x
         return self.layer((x * scale * sizes[0]).relu()) if not flag else x
 
 
-def test_arguments_that_default_to_none_or_a_bool_have_it_and_others_stay(tmp_path):
+def test_arguments_that_default_to_none_a_bool_or_a_string_have_it_and_others_stay(tmp_path):
     own, x = Optional().eval(), torch.randn(4, 8)
     net = rbue.randomize(own, q=1.0)
     assert torch.equal(net(x), own(x)) and torch.equal(net(x, scale=2.0), own(x, scale=2.0))

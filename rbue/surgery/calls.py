@@ -7,10 +7,11 @@ import warnings
 import torch
 from torch import fx, nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 
 from rbue.errors import UserError
 from rbue.layers import StochasticLayer
-from rbue.tracing import DROPOUTS, OPERATORS, Tracer, callers, is_dropout, names_used, restored
+from rbue.tracing import DROPOUTS, OPERATORS, Tracer, callers, in_mode, is_dropout, names_used, restored
 
 FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.relu.default}
 FUNCTIONAL |= {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
@@ -24,9 +25,14 @@ def modules_called(graph, kinds):
 
 def rectifiers(graph):
     """Return the nodes that apply nn.ReLU, F.relu, torch.relu, x.relu() or an in-place form, in execution order."""
-    by_module = set(modules_called(graph, nn.ReLU))
+    by_module = {n for n in modules_called(graph, nn.ReLU) if is_relu(graph.get_submodule(n.target))}
     by_module |= {n for n in modules_called(graph, nn.Module) if n not in by_module and inner_rectifier(graph, n)}
     return [n for n in graph.graph.nodes if n in by_module or calls_rectifier(n)]
+
+
+def is_relu(module):
+    """Return whether a module is torch's nn.ReLU. A subclass may compute something else."""
+    return parametrize.type_before_parametrizations(module) is nn.ReLU
 
 
 def calls_rectifier(node):
@@ -37,18 +43,25 @@ def calls_rectifier(node):
 def inner_rectifier(graph, node):
     """Return the path of the only nn.ReLU inside a module that is not traced into because it depends on its mode, such
     as timm's BatchNormAct2d. Return None if there is none, or if the number of its calls is not known."""
-    module = graph.get_submodule(node.target)
-    if type(module).__module__.startswith(("torch.nn", "rbue.")) or not (inside := open_module(module)):
-        return None
-    calls, closed = rectifiers(inside), graph.graph.find_nodes(op="call_module", target=node.target)
-    return calls[0].target if len(calls) == len(closed) == 1 and calls[0].op == "call_module" else None
+    inside = graphs_of(graph.get_submodule(node.target))
+    calls, closed = [rectifiers(each) for each in inside], graph.graph.find_nodes(op="call_module", target=node.target)
+    found = {(call.op, call.target) for each in calls for call in each}
+    once = len(closed) == len(found) == 1 and all(len(each) <= 1 for each in calls)
+    return next((path for op, path in found if op == "call_module"), None) if once and len(inside) == 2 else None
 
 
-def open_module(module):
-    """Return the graph of a module by itself, in its current mode, or None if it cannot be traced."""
+def graphs_of(module):
+    """Return the graphs, in training and in evaluation mode, of a module that is not traced into: those that torch.fx
+    can trace. torch's own modules and ours have none."""
+    own = not type(module).__module__.startswith(("torch.nn", "rbue."))
+    return [graph for mode in (True, False) if own and (graph := open_module(module, mode))]
+
+
+def open_module(module, mode):
+    """Return the graph of a module by itself, in one mode, or None if it cannot be traced."""
     try:
         tracer = Tracer()
-        with restored(module), tracer.watching_draws(""):
+        with restored(module), in_mode(module, mode), tracer.watching_draws(""):
             return fx.GraphModule(module, tracer.trace(module))
     except Exception:  # a module's own code may raise anything if it gets a proxy
         return None
@@ -71,7 +84,7 @@ def way_to_see(module):
         return "make it with activation=rbue.DropReLU(q) where it takes one, or write it out in layers of your own"
     return (
         "move what depends on self.training or opens a context such as torch.autocast into a submodule, "
-        "or replace the rectifiers by rbue.DropReLU(q) by hand"
+        "or put rbue.DropReLU(q) in place of the rectifiers by hand"
     )
 
 
@@ -103,8 +116,8 @@ def hides_rectifier(module):
         return True
     if type(module).__module__.startswith(("torch.nn", "rbue.")):
         return False
-    inside = open_module(module)
-    return bool(rectifiers(inside) if inside else {"relu", "relu_"} & names_used(module))
+    inside = graphs_of(module)
+    return any(map(rectifiers, inside)) or bool(len(inside) < 2 and {"relu", "relu_"} & names_used(module))
 
 
 def has_hooks(module):

@@ -6,6 +6,8 @@ shares its parameters and their names.
 """
 
 import copy
+import functools
+import operator
 import warnings
 from collections import Counter
 from typing import Literal
@@ -15,8 +17,10 @@ from torch import fx, nn
 from rbue.errors import UserError, one_of
 from rbue.layers import Dropout, DropReLU, StochasticLayer
 from rbue.surgery.calls import (
+    graphs_of,
     inner_rectifier,
     is_closed_function,
+    is_relu,
     modules_called,
     name_of,
     names_rectifier,
@@ -52,11 +56,23 @@ def randomize(
     graph = trace(network)
     refuse_hidden(graph)
     warn_of_others(graph)
-    chosen = choose_position(position, need_rectifiers(rectifiers(graph), network))
+    chosen = choose_position(position, need_rectifiers(of_images(graph, rectifiers(graph)), network))
     warn_of_hooks(graph, network, chosen)
     for node in chosen:
         replace(graph, node, copy_for(graph, recipe))
     return wire(finish(graph))
+
+
+def of_images(graph, nodes):
+    """Return the nodes that depend on the images. Rectified weights stay as they are, and a warning says so."""
+    reached = set()
+    for node in graph.graph.nodes:
+        if node.op == "placeholder" or reached & set(node.all_input_nodes):
+            reached.add(node)
+    if left := [n.name for n in nodes if n not in reached]:
+        told = "rectifiers of weights stay as they are, since only those of images become random"
+        warnings.warn(f"{told}: {', '.join(left)}", stacklevel=3)
+    return [n for n in nodes if n in reached]
 
 
 def choose_position(position, nodes):
@@ -81,12 +97,19 @@ CASTS = {"float", "to", "type", "type_as"}
 def warn_of_others(graph):
     """Warn about activations that are not rectifiers, or not seen as such, since they stay deterministic."""
     called = [graph.get_submodule(n.target) for n in modules_called(graph, nn.Module)]
-    names = [type(part).__name__ for module in called for part in module.modules() if isinstance(part, OTHERS)]
-    calls = [n for n in graph.graph.nodes if n.op in ("call_function", "call_method")]
-    names += [name for name in map(other_activation, calls) if name]
-    if names:
-        counts = ", ".join(f"{count} {name}" for name, count in Counter(names).items())
+    counts = Counter(type(part).__name__ for module in called for part in module.modules() if isinstance(part, OTHERS))
+    counts += other_calls(graph)
+    for part in (part for module in called for part in module.modules()):
+        counts += functools.reduce(operator.or_, map(other_calls, graphs_of(part)), Counter())  # both modes as one call
+    if counts:
+        counts = ", ".join(f"{count} {name}" for name, count in counts.items())
         warnings.warn(f"only rectifiers become random; these activations stay as they are: {counts}", stacklevel=3)
+
+
+def other_calls(graph):
+    """Count the activations, other than rectifiers, that a graph calls as functions or methods."""
+    calls = (n for n in graph.graph.nodes if n.op in ("call_function", "call_method"))
+    return Counter(name for name in map(other_activation, calls) if name)
 
 
 def other_activation(node):
@@ -120,7 +143,7 @@ def need_rectifiers(nodes, network):
 
 def replace(graph, node, layer):
     """Replace a rectifier by the layer. After an in-place rectifier, all later users of its input read its output."""
-    if node.op == "call_module" and not isinstance(graph.get_submodule(node.target), nn.ReLU):
+    if node.op == "call_module" and not is_relu(graph.get_submodule(node.target)):
         return replace_inside(graph, node, layer)
     source = node.args[0] if node.args else node.kwargs["input"]
     new = call(graph, node, layer, source)
