@@ -40,6 +40,8 @@ def arguments() -> argparse.Namespace:
 
 def load(name: str, random_weights: bool) -> tuple[nn.Module, models.Weights]:
     """Return the network and the description of its weights, which has the class names and the image transforms."""
+    if name not in models.list_models(models):
+        raise ValueError(f"{name} is not a classifier of torchvision.models, such as resnet18")
     weights = models.get_model_weights(name).DEFAULT
     network = models.get_model(name, weights=None if random_weights else weights)
     return network.eval(), weights
