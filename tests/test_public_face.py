@@ -420,13 +420,54 @@ def test_logits_of_something_else_than_images_are_refused():
 # --- docs and examples ------------------------------------------------------------------------------------------------
 
 
-def test_the_documented_loader_runs_and_keeps_its_promise():
+def run_documented(word, **names):
+    """Run the code block of docs/library.md that contains a word, and return its names."""
     document = (ROOT / "docs" / "library.md").read_text()
-    code = next(block for block in re.findall(r"```python\n(.*?)```", document, re.DOTALL) if "Subset" in block)
-    names = {"rbue": rbue, "network": network(), "dataset": DATASET}
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", document, re.DOTALL) if word in block)
+    names |= {"rbue": rbue, "torch": torch, "nn": nn}
     exec(code, names)
+    return names
+
+
+def test_the_documented_loader_runs_and_keeps_its_promise():
+    names = run_documented("Subset", network=network(), dataset=DATASET)
     assert names["again"].samples.shape == (100, 10, 5)
     assert torch.allclose(names["again"].mean, names["first"].mean[names["chosen"]], atol=1e-5)
+
+
+def test_the_documented_way_to_put_random_layers_in_by_hand_gives_each_call_its_own():
+    shared = nn.ReLU()
+    net = nn.Sequential(nn.Linear(6, 8), shared, nn.Sequential(nn.Linear(8, 8), shared), nn.Linear(8, 3))
+    run_documented("set_submodule", network=net)
+    assert len({m for m in net.modules() if isinstance(m, rbue.DropReLU)}) == 2
+    assert (rbue.predict(net, X, samples=5).mutual_information > 0).all()
+
+
+def test_the_documented_wrapper_makes_classes_of_one_logit():
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1))
+    found = rbue.predict(run_documented("class Classes", network=net)["network"], X, samples=5)
+    assert torch.allclose(found.mean.sum(1), torch.ones(len(X))) and (found.mutual_information > 0).all()
+
+
+def test_what_the_documents_say_of_names_and_order_is_so():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.ones(6)
+            self.register_buffer("shift", torch.zeros(6), persistent=False)
+            self.last, self.block = nn.Linear(6, 3), nn.Sequential(nn.Linear(6, 6), nn.ReLU())
+
+        def forward(self, x):
+            return self.last(self.block(x * self.scale + self.shift))
+
+    own = Scaled()
+    new = rbue.randomize(own, q=0.5)
+    assert new.state_dict().keys() - own.state_dict().keys() == {"scale", "shift"}
+    new.load_state_dict(own.state_dict(), strict=False)
+    assert [name.split(".")[0] for name, _ in own.named_parameters()] == ["last", "last", "block", "block"]
+    assert [name.split(".")[0] for name, _ in new.named_parameters()] == ["block", "block", "last", "last"]
+    new.last = nn.Linear(6, 5)
+    assert new(X).shape == (11, 5)
 
 
 def test_the_example_with_a_training_loop_tells_wrong_from_right():
