@@ -210,7 +210,8 @@ def trace_in_mode(network, mode, whole):
 def where_raised(error):
     """Return the file and the line of the last code on the way to an error that is neither torch's nor ours."""
     places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    others = [place for place in places if not place[0].startswith((str(Path(__file__).parent), *torch.__path__))]
+    libraries = [Path(__file__).parent, *map(Path, torch.__path__)]
+    others = [place for place in places if not any(map(Path(place[0]).is_relative_to, libraries))]
     file, line = (others or places)[-1]
     return f"{Path(file).name}:{line}"
 

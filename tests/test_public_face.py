@@ -337,6 +337,23 @@ def test_a_buffer_that_forward_assigns_is_put_back():
     assert net[1].calls is own and own == 0
 
 
+def test_a_buffer_that_forward_fills_as_a_cache_stays():
+    class Cached(nn.Linear):
+        def __init__(self):
+            super().__init__(6, 5)
+            self.size = None
+            self.register_buffer("table", None, persistent=False)
+
+        def forward(self, x):
+            if self.size != x.shape[1]:
+                self.size, self.table = x.shape[1], torch.linspace(0, 1, x.shape[1])
+            return super().forward(x + self.table)
+
+    net = nn.Sequential(rbue.DropReLU(0.5), Cached())
+    assert same(rbue.predict(net, X, samples=2, batch=4), rbue.predict(net, X, samples=2))
+    assert net(X).shape == (11, 5)
+
+
 def test_a_single_image_and_a_batch_of_tokens_are_told_from_the_shape_that_is_named():
     net = rbue.randomize(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(-3), nn.Linear(144, 3)), q=0.5)
     found = refused(rbue.predict, net, torch.zeros(3, 8, 8), samples=2)
@@ -348,8 +365,12 @@ def test_an_error_of_a_traced_network_prints_no_traceback(capfd):
         def forward(self, x):
             return x.relu() @ self.weight.T
 
-    net = rbue.randomize(Product(6, 3), q=0.5)
-    for samples in (1, 2):
+    class Early(nn.Linear):
+        def forward(self, x):
+            return (x @ self.weight.T).relu()
+
+    for samples, kind in product((1, 2), (Product, Early)):
+        net = rbue.randomize(kind(6, 3), q=0.5)
         assert "the network fails on images of shape (4, 7)" in refused(rbue.predict, net, torch.zeros(4, 7), samples)
     assert capfd.readouterr() == ("", "")
 

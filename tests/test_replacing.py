@@ -362,6 +362,57 @@ def test_a_rectifier_that_only_one_mode_has_is_refused():
         rbue.randomize(nn.Sequential(Trained(8, 8), nn.ReLU()).train(), q=0.5)
 
 
+class Biased(nn.Linear):
+    """As the attention of swin_v2: weights pass a rectifier module, in code that depends on the mode."""
+
+    def __init__(self, shared):
+        super().__init__(8, 8)
+        self.act, self.shared = nn.ReLU(), shared
+
+    def forward(self, x):
+        h = F.dropout(F.linear(x, self.act(self.weight)), 0.1 * self.training)
+        return self.act(h) if self.shared else h
+
+
+def test_rectified_weights_in_an_untraced_module_stay_and_are_named():
+    with pytest.warns(UserWarning, match="rectifiers of weights stay as they are, .+ become random: _0$"):
+        network = rbue.randomize(nn.Sequential(Biased(False), nn.ReLU()), q=0.5)
+    assert sites(network) == [DropReLU]
+    with pytest.raises(UserError, match=r"0 is a Biased, whose rectifiers torch\.fx does not see"):
+        rbue.randomize(nn.Sequential(Biased(True), nn.ReLU()), q=0.5)
+
+
+def test_a_rectifier_of_what_images_were_written_into_is_one_of_images():
+    class Writing(nn.Linear):
+        def forward(self, x):
+            h = self.bias.new_zeros(9, 8)
+            h.add_(super().forward(x))
+            return h.relu()
+
+    assert sites(rbue.randomize(Writing(8, 8), q=0.5)) == [DropReLU]
+
+
+def test_activations_in_nested_modules_count_once_and_bounds_away_from_zero_do_not():
+    class Outer(Mixed):
+        def __init__(self):
+            super().__init__(8, 8)
+            self.inner = Mixed(8, 8)
+
+        def forward(self, x):
+            v = x.square().mean(1, keepdim=True).clamp(min=1e-5)
+            return self.inner(x / v.sqrt()) * (1.0 if self.training else 2.0)
+
+    with pytest.warns(UserWarning, match=r"stay as they are: 1 tanh, 1 gelu$"):
+        rbue.randomize(nn.Sequential(Outer(), nn.ReLU()), q=0.5)
+
+
+def test_a_parametrized_rectifier_is_one():
+    relu = nn.ReLU()
+    relu.slope = nn.Parameter(torch.ones(()))
+    nn.utils.parametrize.register_parametrization(relu, "slope", nn.Identity())
+    assert sites(rbue.randomize(nn.Sequential(nn.Linear(8, 8), relu, nn.ReLU()), q=0.5)) == [DropReLU] * 2
+
+
 def test_rectified_weights_stay_and_are_named():
     class Positive(nn.Linear):
         def forward(self, x):

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
+from torch.utils._pytree import tree_leaves
 from users_networks import Users, sites
 
 import rbue
@@ -60,8 +61,9 @@ def test_layers_of_one_number_are_numbered_anew():
 
 
 def test_dropout_before_a_linear_layer_needs_one():
-    with pytest.raises(UserError, match=r"this placement needs an nn\.Linear, but the network has none"):
-        surgery.add_dropout(nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.Flatten()), Dropout(0.5), "last")
+    for network, here in ((nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU()), "it is _0"), (nn.ReLU(), "is none")):
+        with pytest.raises(UserError, match=f"needs a linear layer as the last one with weights, but here {here}: put"):
+            surgery.add_dropout(network, Dropout(0.5), "last")
 
 
 @pytest.mark.parametrize("placement", ["relu", "conv", "nowhere"])
@@ -149,20 +151,64 @@ class Heads(nn.Module):
     def __init__(self, head):
         super().__init__()
         self.hidden, self.other, self.head = nn.Linear(8, 8), nn.Linear(8, 3), head
+        self.special, self.fixed = LinearOfUser(8, 3, bias=False), nn.Parameter(torch.randn(3, 5))
+        self.changing = Changing(nn.Linear(8, 3))
 
     def forward(self, x):
         return self.head(self, self.hidden(x).relu())
 
 
-def cosine(own, h):
-    return F.linear(F.normalize(h), F.normalize(own.other.weight))
+class LinearOfUser(nn.Linear):
+    pass
 
 
-@pytest.mark.parametrize("head", [cosine, lambda own, h: h @ own.other.weight.T])
-def test_dropout_is_not_placed_before_a_hidden_layer_if_the_last_one_is_no_module(head):
-    with pytest.raises(
-        UserError, match=r"needs an nn\.Linear as the last layer with weights, but here it is .+by hand"
-    ):
+class Changing(nn.Sequential):
+    """It depends on its mode, so it is not traced into."""
+
+    def forward(self, x):
+        return super().forward(x) * (1.0 if self.training else 2.0)
+
+
+def added_in_place(own, h):
+    out = h.new_zeros(4, 3)
+    out.add_(own.other(h))
+    return out - own.other.bias
+
+
+WITHOUT_DROPPED = {  # heads that give zeros if all that their last linear layer gets is dropped
+    "cosine": lambda own, h: F.linear(F.normalize(h), F.normalize(own.other.weight)),
+    "product": lambda own, h: h @ own.other.weight.T,
+    "function": lambda own, h: F.linear(input=h, weight=own.other.weight),
+    "subclass": lambda own, h: own.special(h),
+    "einsum": lambda own, h: torch.einsum("bi,oi->bo", h, own.other.weight),
+    "added in place": added_in_place,
+    "features and logits": lambda own, h: (h * 0, own.special(h)),
+    "logits and features": lambda own, h: {"logits": own.special(h), "features": h * 0},
+    "attention over images": lambda own, h: (h @ h.T).softmax(1) @ own.special(h),
+    "second product": lambda own, h: (own.other(h) + 1) @ own.fixed,
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_DROPPED)
+def test_dropout_comes_before_the_last_linear_layer_however_it_is_written(name):
+    own, x = Heads(WITHOUT_DROPPED[name]), torch.randn(4, 8)
+    same, dropped = (tree_leaves(rbue.add_dropout(own, Dropout(p), "last")(x)) for p in (0, 1))
+    assert all(torch.allclose(one, other) for one, other in zip(same, tree_leaves(own(x)), strict=True))
+    assert any(out.abs().sum() > 0.1 for out in same)
+    assert all(torch.allclose(out, torch.zeros_like(out), atol=1e-6) for out in dropped)
+
+
+@pytest.mark.parametrize(
+    ("head", "says"),
+    [
+        (lambda own, h: own.changing(h), "but here it is changing: put"),
+        (lambda own, h: F.conv1d(h[:, None], own.fixed[:, None]).mean(2), "but here it is conv1d: put"),
+        (lambda own, h: (own.other(h), own.special(h)), "needs one last layer, but there are 2: wrap the network"),
+    ],
+    ids=["untraced", "convolution", "two heads"],
+)
+def test_dropout_is_refused_if_the_last_layer_is_not_linear_or_not_the_only_one(head, says):
+    with pytest.raises(UserError, match=says):
         rbue.add_dropout(Heads(head), Dropout(0.5), "last")
 
 
@@ -177,11 +223,14 @@ def test_dropout_is_not_placed_inside_an_attention_over_channels_if_the_head_is_
         rbue.add_dropout(network, Dropout(0.5), "last")
 
 
-def test_dropout_is_placed_before_the_layer_that_the_first_output_comes_from():
-    own = Heads(lambda own, h: (own.other(h + 1), own.hidden(h - 1)))
-    network, x = rbue.add_dropout(own, Dropout(1.0), "last"), torch.randn(4, 8)
-    main, auxiliary = network(x)
-    assert torch.equal(main, own.other.bias.expand(4, 3)) and torch.equal(auxiliary, own(x)[1])
+@pytest.mark.parametrize("placement", ["relu", "block"])
+def test_dropout_does_not_follow_a_rectifier_of_weights(placement):
+    class Positive(nn.Linear):
+        def forward(self, x):
+            return F.linear(x, self.weight.relu()).relu()
+
+    network = rbue.add_dropout(nn.Sequential(Positive(8, 8), nn.Linear(8, 3)), Dropout(0.5), placement)
+    assert sites(network) == [Dropout] and rbue.predict(network, torch.randn(9, 8), 2).mean.shape == (9, 3)
 
 
 @pytest.mark.parametrize("kind", [nn.Conv1d, nn.ConvTranspose1d])

@@ -78,6 +78,8 @@ def test_a_network_that_branches_on_data_is_refused_and_what_tracing_wrote_is_pu
             return x.relu() if x.sum() > 0 else x
 
     network = Branching(8, 8)
+    with pytest.raises(UserError, match=r"in faster_rcnn\.py|in generalized_rcnn\.py"):
+        rbue.randomize(torchvision.models.detection.fasterrcnn_resnet50_fpn(weights=None, weights_backbone=None), q=0.5)
     line = Branching.forward.__code__.co_firstlineno + 2
     with pytest.raises(UserError, match=rf"Branching cannot be traced .+ in test_tracing\.py:{line}\): .+ by hand"):
         rbue.randomize(network, q=0.5)

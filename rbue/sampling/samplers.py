@@ -37,7 +37,7 @@ def sampling(network: nn.Module) -> Iterator[None]:
 def evaluating(network: nn.Module) -> Iterator[None]:
     surgery.wire_if_needed(network)
     modes = {m: m.training for m in network.modules()}
-    buffers = [(own, dict(own)) for m in network.modules() if isinstance(own := m._buffers, dict)]  # but of torch.jit
+    buffers = [(own, dict(own)) for m in network.modules() if isinstance(own := m._buffers, dict)]  # not of torch.jit
     values = [(buffer, buffer.clone()) for buffer in network.buffers()]
     try:
         network.eval()
@@ -46,10 +46,17 @@ def evaluating(network: nn.Module) -> Iterator[None]:
         for module, mode in modes.items():
             module.training = mode
         for own, given in buffers:  # a forward written by hand may assign them, or write into them
-            own.update(given)
+            own |= {name: buffer for name, buffer in given.items() if alike(own.get(name), buffer)}
         for buffer, before in values:
             if not torch.equal(buffer, before):
                 buffer.copy_(before)
+
+
+def alike(buffer: Tensor | None, other: Tensor | None) -> bool:
+    """Return whether both are tensors of one shape and type. Otherwise, the buffer is a cache, which has to stay."""
+    if buffer is None or other is None:
+        return False
+    return (buffer.shape, buffer.dtype) == (other.shape, other.dtype)
 
 
 def sampler(

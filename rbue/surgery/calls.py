@@ -40,21 +40,43 @@ def calls_rectifier(node):
     return node.op in ("call_function", "call_method") and node.target in FUNCTIONAL
 
 
+def image_rectifiers(graph):
+    """Return the rectifiers whose input depends on the images, and not on weights alone."""
+    of_images = image_nodes(graph)
+    return [n for n in rectifiers(graph) if n in of_images]
+
+
+def image_nodes(graph):
+    """Return the nodes whose values depend on the network's arguments, also through what is written in place."""
+    found = set()
+    for node in graph.graph.nodes:
+        if node.op == "placeholder" or found & set(node.all_input_nodes):
+            found |= aliases_of(graph, node) if overwrites(graph, node) else {node}
+    return found
+
+
 def inner_rectifier(graph, node):
-    """Return the path of the only nn.ReLU inside a module that is not traced into because it depends on its mode, such
-    as timm's BatchNormAct2d. Return None if there is none, or if the number of its calls is not known."""
-    inside = graphs_of(graph.get_submodule(node.target))
-    calls, closed = [rectifiers(each) for each in inside], graph.graph.find_nodes(op="call_module", target=node.target)
+    """Return the path of the only nn.ReLU of images inside a module that is not traced into because it depends on its
+    mode, such as timm's BatchNormAct2d. Return None if there is none, or if the number of its calls is not known."""
+    inside = graphs_of(graph, graph.get_submodule(node.target))
+    calls, closed = (
+        [image_rectifiers(each) for each in inside],
+        graph.graph.find_nodes(op="call_module", target=node.target),
+    )
     found = {(call.op, call.target) for each in calls for call in each}
-    once = len(closed) == len(found) == 1 and all(len(each) <= 1 for each in calls)
-    return next((path for op, path in found if op == "call_module"), None) if once and len(inside) == 2 else None
+    every = max((sum((n.op, n.target) in found for n in rectifiers(each)) for each in inside), default=0)
+    once = len(inside) == 2 and len(closed) == len(found) == every == 1
+    return next((path for op, path in found if op == "call_module"), None) if once else None
 
 
-def graphs_of(module):
+def graphs_of(graph, module):
     """Return the graphs, in training and in evaluation mode, of a module that is not traced into: those that torch.fx
-    can trace. torch's own modules and ours have none."""
-    own = not type(module).__module__.startswith(("torch.nn", "rbue."))
-    return [graph for mode in (True, False) if own and (graph := open_module(module, mode))]
+    can trace. torch's own modules and ours have none. `finish` forgets them."""
+    opened = graph.meta.setdefault("opened", {})
+    if module not in opened:
+        own = not type(module).__module__.startswith(("torch.nn", "rbue."))
+        opened[module] = [found for mode in (True, False) if own and (found := open_module(module, mode))]
+    return opened[module]
 
 
 def open_module(module, mode):
@@ -72,7 +94,7 @@ def refuse_hidden(graph):
     seen = set(rectifiers(graph))
     for node in (n for n in modules_called(graph, nn.Module) if n not in seen):
         closed = graph.get_submodule(node.target)
-        if any(map(hides_rectifier, closed.modules())):
+        if hides_rectifier(graph, closed):
             hidden = f"{node.target} is a {type(closed).__name__}, whose rectifiers torch.fx does not see"
             raise UserError(f"{hidden}: {way_to_see(closed)}")
 
@@ -109,15 +131,24 @@ def names_in(code):
         yield from names_in(inner)
 
 
-def hides_rectifier(module):
+def hides_rectifier(graph, module):
+    """Return whether a module that is not traced into rectifies images. If its graphs are known, they tell."""
     if isinstance(module, (nn.RNN, nn.RNNCell)):
         return module.nonlinearity == "relu"
     if isinstance(module, nn.ReLU) or getattr(module, "activation", None) in (F.relu, torch.relu):
         return True
-    if type(module).__module__.startswith(("torch.nn", "rbue.")):
-        return False
-    inside = graphs_of(module)
-    return any(map(rectifiers, inside)) or bool(len(inside) < 2 and {"relu", "relu_"} & names_used(module))
+    inside = graphs_of(graph, module)
+    if any(map(shows_rectifier, inside)) or len(inside) == 2:
+        return any(map(shows_rectifier, inside))
+    own = not type(module).__module__.startswith(("torch.nn", "rbue."))
+    named = own and {"relu", "relu_"} & names_used(module)
+    return bool(named) or any(hides_rectifier(graph, child) for child in module.children())
+
+
+def shows_rectifier(graph):
+    of_images = image_nodes(graph)
+    closed = [n for n in modules_called(graph, nn.Module) if n in of_images]
+    return bool(image_rectifiers(graph)) or any(hides_rectifier(graph, graph.get_submodule(n.target)) for n in closed)
 
 
 def has_hooks(module):

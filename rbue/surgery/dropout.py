@@ -4,7 +4,17 @@ from torch import fx, nn
 
 from rbue.errors import UserError, one_of
 from rbue.layers import Dropout, DropReLU, GaussianWeight, RReLU, StochasticLayer
-from rbue.surgery.calls import modules_called, name_of, rectifiers, refuse_hidden, warn_of_hooks
+from rbue.surgery.calls import (
+    aliases_of,
+    image_nodes,
+    image_rectifiers,
+    modules_called,
+    name_of,
+    overwrites,
+    rectifiers,
+    refuse_hidden,
+    warn_of_hooks,
+)
 from rbue.surgery.wiring import call, copy_for, finish, need_stochastic, wire
 from rbue.tracing import caller, trace
 
@@ -14,8 +24,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTran
 def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> fx.GraphModule:
     """Return a copy of the network with `layer` inserted at the placement, which the paper does not specify.
 
-    last: on the input of the last linear layer, also where other layers read this input. If the network returns several
-    tensors, this is the layer that the first one comes from.
+    last: on the input of the last layer with weights, which must be linear, also where other layers read this input.
     relu, conv: after every rectifier, after every convolution.
     block: after the last rectifier of every submodule that has one (each residual block, each dense layer). For a
     network without such submodules, such as VGG, this is the same as last.
@@ -52,44 +61,64 @@ def follow(graph, node, layer):
 
 
 def before_last_linear(graph):
-    """Return the input of the last layer with weights that the first output depends on. It must be an nn.Linear."""
-    linear = modules_called(graph, nn.Linear)
-    if not linear:
-        raise UserError(
-            "this placement needs an nn.Linear, but the network has none: choose placement=relu or placement=conv"
-        )
+    """Return the input of the last layer with weights. It must be linear: an nn.Linear, or a product with weights. Of
+    several outputs, that one counts which the layers of all others lead to, such as the logits beside the features."""
     (output,) = graph.graph.find_nodes(op="output")
-    leading = leading_to(output.all_input_nodes[0])
-    last = [n for n in graph.graph.nodes if n in leading and weighs(graph, n)][-1:]
-    if not set(last) <= set(linear):
-        told = f"this placement needs an nn.Linear as the last layer with weights, but here it is {last[0].name}"
-        raise UserError(f"{told}: put rbue.Dropout(p) before it by hand, or choose another placement")
-    return [n.all_input_nodes[0] for n in last]
+    last = [last_with_weights(graph, leading_to(graph, node)) for node in output.all_input_nodes]
+    ends = {node for node in last if node}
+    final = [node for node in ends if ends <= leading_to(graph, node)]
+    if ends and not final:
+        raise UserError(f"placement=last needs one last layer, but there are {len(ends)}: {RETURN_ONE}")
+    source = linear_input(graph, final[0]) if final else None
+    if source is None:
+        here = f"here it is {final[0].name}" if final else "here is none"
+        told = f"placement=last needs a linear layer as the last one with weights, but {here}"
+        raise UserError(f"{told}: put rbue.Dropout(p) into the network by hand, or choose another placement")
+    return [source]
 
 
-def leading_to(node):
-    """Return a node and all those that its value is computed from."""
+RETURN_ONE = "wrap the network in a module that returns its logits alone"
+
+
+def leading_to(graph, node):
+    """Return a node and all those that its value may be computed from, also through what is written in place."""
     leading, queue = {node}, [node]
     while queue:
-        queue += (new := set(queue.pop().all_input_nodes) - leading)
+        node = queue.pop()
+        writers = {u for alias in aliases_of(graph, node) for u in alias.users if overwrites(graph, u)}
+        queue += (new := (set(node.all_input_nodes) | writers) - leading)
         leading |= new
     return leading
 
 
 WEIGHTED = (nn.Linear, nn.Bilinear, nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase, *CONVOLUTIONS)
-PRODUCTS = {"linear", "bilinear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum", "tensordot"}
-PRODUCTS |= {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
+LINEAR = {"linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum", "tensordot"}
+FUNCTIONAL = {"bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
 
 
-def weighs(graph, node):
-    """Return whether a node adds its inputs up with weights, as a linear layer does. Normalisation does not."""
+def last_with_weights(graph, nodes):
+    """Return the last of the nodes that adds values up with weights, or None. Normalisation and attention over images
+    have none: both factors of a product would depend on the images."""
+    of_images, last = image_nodes(graph), None
+    for node in (n for n in graph.graph.nodes if n in nodes and n in of_images):
+        if node.op == "call_module":
+            weighs = any(isinstance(part, WEIGHTED) for part in graph.get_submodule(node.target).modules())
+        else:
+            weighs = name_of(node) in LINEAR | FUNCTIONAL and not of_images >= set(node.all_input_nodes)
+        last = node if weighs and node.op.startswith("call") else last
+    return last
+
+
+def linear_input(graph, node):
+    """Return what a linear layer, or a product with weights, gets from the images; None if the node is neither."""
     if node.op == "call_module":
-        return any(isinstance(part, WEIGHTED) for part in graph.get_submodule(node.target).modules())
-    return node.op.startswith("call") and name_of(node) in PRODUCTS
+        return node.all_input_nodes[0] if isinstance(graph.get_submodule(node.target), nn.Linear) else None
+    sources = [n for n in node.all_input_nodes if n in image_nodes(graph)]
+    return sources[0] if name_of(node) in LINEAR and len(sources) == 1 else None
 
 
 def last_of_each_block(graph):
-    last = {caller(n, skip=nn.Sequential): n for n in rectifiers(graph)}
+    last = {caller(n, skip=nn.Sequential): n for n in image_rectifiers(graph)}
     return [n for block, n in last.items() if block] or before_last_linear(graph)
 
 
@@ -97,5 +126,5 @@ PLACEMENTS = {
     "last": before_last_linear,
     "block": last_of_each_block,
     "conv": lambda graph: modules_called(graph, CONVOLUTIONS),
-    "relu": rectifiers,
+    "relu": image_rectifiers,
 }

@@ -18,6 +18,8 @@ from rbue.errors import UserError, one_of
 from rbue.layers import Dropout, DropReLU, StochasticLayer
 from rbue.surgery.calls import (
     graphs_of,
+    image_nodes,
+    image_rectifiers,
     inner_rectifier,
     is_closed_function,
     is_relu,
@@ -56,23 +58,24 @@ def randomize(
     graph = trace(network)
     refuse_hidden(graph)
     warn_of_others(graph)
-    chosen = choose_position(position, need_rectifiers(of_images(graph, rectifiers(graph)), network))
+    chosen = choose_position(position, need_rectifiers(of_images(graph), network))
     warn_of_hooks(graph, network, chosen)
     for node in chosen:
         replace(graph, node, copy_for(graph, recipe))
     return wire(finish(graph))
 
 
-def of_images(graph, nodes):
-    """Return the nodes that depend on the images. Rectified weights stay as they are, and a warning says so."""
-    reached = set()
-    for node in graph.graph.nodes:
-        if node.op == "placeholder" or reached & set(node.all_input_nodes):
-            reached.add(node)
-    if left := [n.name for n in nodes if n not in reached]:
+def of_images(graph):
+    """Return the rectifiers of images. Those of weights stay as they are, and a warning says so."""
+    chosen = image_rectifiers(graph)
+    left = [n.name for n in rectifiers(graph) if n not in chosen]
+    for node in modules_called(graph, nn.Module):
+        inside = graphs_of(graph, graph.get_submodule(node.target))
+        left += [node.name] if any(set(rectifiers(each)) - set(image_rectifiers(each)) for each in inside) else []
+    if left:
         told = "rectifiers of weights stay as they are, since only those of images become random"
         warnings.warn(f"{told}: {', '.join(left)}", stacklevel=3)
-    return [n for n in nodes if n in reached]
+    return chosen
 
 
 def choose_position(position, nodes):
@@ -89,6 +92,7 @@ OTHER_CALLS |= {"selu", "celu", "glu", "rrelu", "threshold", "tanh", "clamp", "c
 OTHER_CALLS |= {"softsign", "logsigmoid", "hardshrink", "softshrink", "tanhshrink"}
 COMPARED = {"where": "where(x > 0, x, y)", "mul": "x * (x > 0)"}  # rectifiers that are written as a comparison
 COMPARED |= {"masked_fill": "x.masked_fill(x < 0, y)"}
+BOUNDS = {"clamp", "clamp_min", "clip"}
 LARGER = {"max", "maximum", "fmax"}  # of a tensor and a constant, such as zeros
 CONSTANTS = {"zeros", "zeros_like", "new_zeros", "full", "full_like", "new_full", "tensor", "as_tensor"}
 CASTS = {"float", "to", "type", "type_as"}
@@ -96,20 +100,29 @@ CASTS = {"float", "to", "type", "type_as"}
 
 def warn_of_others(graph):
     """Warn about activations that are not rectifiers, or not seen as such, since they stay deterministic."""
-    called = [graph.get_submodule(n.target) for n in modules_called(graph, nn.Module)]
-    counts = Counter(type(part).__name__ for module in called for part in module.modules() if isinstance(part, OTHERS))
-    counts += other_calls(graph)
-    for part in (part for module in called for part in module.modules()):
-        counts += functools.reduce(operator.or_, map(other_calls, graphs_of(part)), Counter())  # both modes as one call
-    if counts:
+    if counts := others(graph):
         counts = ", ".join(f"{count} {name}" for name, count in counts.items())
         warnings.warn(f"only rectifiers become random; these activations stay as they are: {counts}", stacklevel=3)
 
 
-def other_calls(graph):
-    """Count the activations, other than rectifiers, that a graph calls as functions or methods."""
-    calls = (n for n in graph.graph.nodes if n.op in ("call_function", "call_method"))
-    return Counter(name for name in map(other_activation, calls) if name)
+def others(graph):
+    """Count the activations of images, other than rectifiers."""
+    of_images = image_nodes(graph)
+    called = [graph.get_submodule(n.target) for n in modules_called(graph, nn.Module) if n in of_images]
+    calls = [n for n in graph.graph.nodes if n in of_images and n.op in ("call_function", "call_method")]
+    found = Counter(name for name in map(other_activation, calls) if name)
+    return sum((others_inside(graph, module) for module in called), Counter()) + found
+
+
+def others_inside(graph, module):
+    """Count those of a module that is not traced into. If its graphs are known, a call in both of them counts once."""
+    if isinstance(module, OTHERS):
+        return Counter([type(module).__name__])
+    if isinstance(module, StochasticLayer):
+        return Counter()
+    if inside := graphs_of(graph, module):
+        return functools.reduce(operator.or_, map(others, inside))
+    return sum((others_inside(graph, child) for child in module.children()), Counter())
 
 
 def other_activation(node):
@@ -119,10 +132,18 @@ def other_activation(node):
         return COMPARED[name]
     if is_closed_function(node.target) and names_rectifier(node.target):
         return f"{name}(), which torch.fx does not trace"
+    if name in BOUNDS and keeps_positive(node):
+        return None
     if name in LARGER:
         constant = [n for n in node.all_input_nodes if n.op == "get_attr" or name_of(n) in CONSTANTS]
         return name if constant and len(node.all_input_nodes) == 2 else None
     return name if name in OTHER_CALLS else None
+
+
+def keeps_positive(node):
+    """Return whether a node only bounds its input from below by a positive number, as v.clamp(min=1e-5) does."""
+    given = dict(zip(("input", "min", "max"), node.args, strict=False)) | node.kwargs
+    return given.get("max") is None and isinstance(given.get("min"), int | float) and given["min"] > 0
 
 
 def compares_itself(node):

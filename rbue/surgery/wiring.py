@@ -42,6 +42,7 @@ def call(graph, node, layer, source):
 
 
 def finish(graph: fx.GraphModule) -> fx.GraphModule:
+    graph.meta.pop("opened", None)
     graph.delete_all_unused_submodules()
     graph.graph.lint()
     graph.recompile()
