@@ -23,7 +23,7 @@ def network(rng, skill, trust, seeds=0.2):
 class Stored(SimpleNamespace):
     """What is stored of each image's prediction, as in rbue.runs.predictions."""
 
-    loss = None
+    loss = foreign_entropy = None
 
 
 def draw_images(rng, images=IMAGES):
@@ -75,6 +75,23 @@ def coverage(differences):
     """The share of intervals that contain the mean over all simulations."""
     truth = np.mean([gap.mean for gap in differences])
     return np.mean([abs(gap.mean - truth) <= gap.reach for gap in differences])
+
+
+def test_replicates_of_an_auroc_vary_as_that_of_resampled_images():
+    """To first order, which suffices for hundreds of images. Two networks share their images, so they are paired."""
+    rng = np.random.default_rng(0)
+    ease = rng.standard_normal(400), rng.standard_normal(300) + 1
+    found, entropies = [], []
+    for _ in range(2):
+        entropy, foreign = (np.round(side + 0.5 * rng.standard_normal(len(side)), 1) for side in ease)  # with ties
+        prediction = predict(rng, network(rng, 1.0, 1.0), draw_images(rng, 400))
+        prediction.entropy, prediction.foreign_entropy = entropy, foreign
+        found.append(replicates(prediction)["auroc"])
+        entropies.append((entropy, foreign))
+    chosen = [[rng.integers(len(side), size=len(side)) for side in ease] for _ in range(1000)]
+    drawn = np.array([[kept.auroc(one[a], two[b]) for one, two in entropies] for a, b in chosen])
+    assert found[0].error == pytest.approx(drawn[:, 0].std(), rel=0.08)
+    assert (found[0] + found[1] * -1).error == pytest.approx((drawn[:, 0] - drawn[:, 1]).std(), rel=0.08)
 
 
 # --- coverage ---------------------------------------------------------------------------------------------------------

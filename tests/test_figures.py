@@ -130,6 +130,13 @@ def test_the_papers_six_methods_stand_side_by_side_with_the_q_of_the_paper_or_th
     assert set(corruptions.six(fewer, "cifar10").row) == {"MC-DropReLU(0.85)"}
 
 
+def test_dropout_in_every_block_stands_beside_the_papers_row_of_the_same_p():
+    both = [corrupted("MC-Dropout(0.5)", placement="block"), corrupted("MC-Dropout(0.5)"), corrupted("Single")]
+    frame = corruptions.load(only(both))
+    rows = ["Single", "MC-Dropout(0.5)", "MC-Dropout(0.5) in every block"]
+    assert list(corruptions.six(frame, "cifar10").row.unique()) == rows
+
+
 def test_generated_and_official_images_are_never_mixed(tmp_path):
     both = [corrupted("Single"), corrupted("Single", source="official", accuracy=0.5), corrupted("SVI")]
     files = {path.name: path for path in corruptions.draw(only(both), tmp_path)}

@@ -221,6 +221,17 @@ def test_the_cost_has_samples_members_the_network_without_noise_and_temperature_
     assert frame[frame.kind == "twin"].ours_ms.tolist() == pytest.approx([0.003])
 
 
+def test_each_curve_of_the_cost_has_its_own_colour_and_the_variants_are_solid():
+    labels = ["Single", "MC-Dropout(0.5)", "MC-DropReLU(0.95)"]
+    blocks = [analysed(f"MC-Dropout({p})", placement="block") for p in (0.2, 0.5)]
+    network = only([*(analysed(label, *([0.95] if label == "Single" else [])) for label in labels), *blocks])
+    looks = headline.curve_looks(headline.costs(network), ("cifar10", "resnet18"))
+    assert len({look["color"] for look in looks.values()}) == len(looks) == 5
+    lines = {row: look["linestyle"] for row, look in looks.items()}
+    assert lines["Single"] == "none" and lines["MC-DropReLU(0.95)"] == "-"
+    assert {line for row, line in lines.items() if "Dropout" in row} == {"--"}
+
+
 def test_figures_of_test_times_name_the_rows_that_were_not_compiled(tmp_path, monkeypatch):
     heads, made = [], {"eager": analysed("Single", 0.95), "captured": analysed("MC-DropReLU(0.95)")}
     runs = [run | {"environment": run["environment"] | {"engine": engine}} for engine, run in made.items()]

@@ -52,6 +52,14 @@ def test_fewer_samples_are_for_corrupted_sets_alone():
     assert match_row(made_up.corrupted("SVI", samples=20)["config"]) == ("SVI", {})
 
 
+def test_another_place_of_dropout_is_a_row():
+    config = cell_identity("cifar10", "paper", "resnet18", "MC-Dropout(0.2)")
+    assert match_row(config | {"placement": "block"}) == ("MC-Dropout(0.2) in every block", {})
+    assert match_row(config | {"placement": "conv", "p": 0.3}) == ("MC-Dropout(0.3), placement=conv", {})
+    assert match_row(config | {"placement": "block", "epochs": 2}) == (None, {"placement": "block", "epochs": 2})
+    assert match_row({k: v for k, v in config.items() if k != "placement"}) == (None, {"placement": "absent"})
+
+
 def test_another_value_of_the_hyperparameter_is_a_row_and_no_other_setting_is():
     config = cell_identity("cifar10", "paper", "vgg13", "MC-DropReLU(0.8)")
     assert match_row(config | {"q": 0.7, "position": "last"}) == ("MC-DropReLU(0.7)", {})

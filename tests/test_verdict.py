@@ -17,7 +17,8 @@ from rbue.report.claims.values import Value
 from rbue.report.figures import headline
 from rbue.report.records import records
 from rbue.report.rows import LABELS, PROPOSED
-from rbue.report.verdict import IN_ACCURACY, IN_ECE, NO, PARTLY, UNKNOWN, YES
+from rbue.report.verdict import NO, PARTLY, UNKNOWN, YES
+from rbue.report.verdict.answers import IN_ACCURACY, IN_ECE, WORSE_IN_ACCURACY, WORSE_IN_ECE, answer_per_metric
 from rbue.report.verdict.evidence import ENSEMBLE, SINGLE, Evidence, corrupted_passes, costs, gather, scores
 from rbue.report.verdict.quality import beside_printed, signed
 from rbue.runs.compose import canonical
@@ -26,7 +27,11 @@ from rbue.runs.results import collect
 PRINTED = Numbers.of(paper_frame(PAPER))
 OWN = "own", "net"  # a dataset and a network that the paper does not have
 ERRORS = {"accuracy": 0.2, "ece": 0.002}
-BASELINES, CORRUPTION = ("Single", "MC-Dropout", "SVI"), "better calibrated under corruption than baselines"
+BASELINES, CORRUPTION = (
+    ("Single", "MC-Dropout (dropout before the classifier)", "SVI"),
+    "better calibrated under corruption than baselines",
+)
+DIVERSE = "more diverse than MC-Dropout"
 
 
 def measured(change=lambda key, value: value):
@@ -108,9 +113,33 @@ def test_better_rows_change_the_answers_and_worse_rows_change_them_back():
 
     assert compared(accuracy=5, ece=-0.05) == {YES}
     assert compared(accuracy=-5, ece=0.05) == {NO}
-    assert compared(accuracy=5, ece=0.05) == {IN_ACCURACY}
-    assert compared(accuracy=-5, ece=-0.05) == {IN_ECE}
+    assert compared(accuracy=5, ece=0.05) == {WORSE_IN_ECE}
+    assert compared(accuracy=-5, ece=-0.05) == {WORSE_IN_ACCURACY}
     assert verdict.findings(shift(accuracy=5))[0].answer == PARTLY  # half of the rows keep the printed numbers
+
+
+def test_one_metric_alone_says_whether_the_other_one_is_worse():
+    found = [answer_per_metric(accuracy, ece) for accuracy in (1, 0, -1) for ece in (1, 0, -1)]
+    assert found == [YES, IN_ACCURACY, WORSE_IN_ECE, IN_ECE, NO, NO, WORSE_IN_ACCURACY, NO, NO]
+
+
+def in_blocks(accuracy, ece, mean_jsd):
+    """The printed numbers as ours, and those of MC-Dropout with dropout in every block of one network."""
+    found, scores = measured(), {"accuracy": accuracy, "ece": ece, "mean_jsd": mean_jsd}
+    more = {("cifar10", "resnet18", row + BLOCK, m): Value(value) for row in (P2, P5) for m, value in scores.items()}
+    return replace(found, ours=Numbers(found.ours.values | more, found.ours.n | dict.fromkeys(more, 2)))
+
+
+def test_dropout_in_every_block_is_told_where_it_is_measured():
+    printed = [PRINTED.values["cifar10", "resnet18", row, "accuracy"].mean for row in PROPOSED]
+    told = f"MC-Dropout(0.5) 90.00 % and ECE 0.010, the variants {min(printed):.2f} to {max(printed):.2f} % and ECE"
+    found = {finding.short: finding for finding in verdict.findings(in_blocks(90, 0.01, 1.0))}
+    dropout, diverse = found[f"better than {BASELINES[1]}"], found[DIVERSE]
+    where = "ith dropout in every block on CIFAR-10 with ResNet-18"
+    for text in (dropout.sentence, dropout.brief):
+        assert f"{where}, n = 2: MC-Dropout(0.2) 90.00 %" in text and told in text
+    assert f"{where} alone, n = 2: 0.0 for MC-RReLU" in diverse.brief and diverse.answer == PARTLY
+    assert where not in verdict.in_full(verdict.findings(measured()))
 
 
 def test_a_comparison_names_the_variants_with_the_lowest_and_the_highest_accuracy():
@@ -131,7 +160,7 @@ def test_a_comparison_names_the_variants_with_the_lowest_and_the_highest_ece():
 
 @pytest.mark.parametrize(("accuracy", "ece", "counts"), [(9, -0.5, (90, 0)), (-9, 0.5, (0, 90)), (9, 0.5, (0, 0))])
 def test_wins_and_losses_in_both_metrics_are_counted(accuracy, ece, counts):
-    sentence = about("better than MC-Dropout", shift(accuracy, ece)).sentence
+    sentence = about(f"better than {BASELINES[1]}", shift(accuracy, ece)).sentence
     won, lost = counts
     assert "each variant with MC-Dropout(0.2) or MC-Dropout(0.5) on each network: 90 comparisons" in sentence
     told = f"better in both metrics in {won or 'none'} of them and worse in both in {lost or 'none'}"
@@ -326,6 +355,11 @@ def test_corruption_counts_severities():
     fewer = replace(corrupted(rows), corrupted_passes={("cifar10", "resnet18"): [20.0], ("cifar10", "vgg13"): [9.0]})
     assert "1 of 5 variants are measured (n = 1; 20 passes)" in about(CORRUPTION, fewer).sentence
     assert about(CORRUPTION, corrupted(rows | {"MC-RReLU": 0.05})).answer == YES
+    in_blocks = about(CORRUPTION, corrupted(rows | {"MC-RReLU": 0.05, P5 + BLOCK: 0.01}))
+    assert (
+        in_blocks.answer == PARTLY
+        and "than that of MC-Dropout(0.5) in every block at no severity" in in_blocks.sentence
+    )
     assert about(CORRUPTION, corrupted(rows | {"MC-RReLU": 0.5})).answer == NO
 
 
@@ -382,10 +416,7 @@ def test_networks_that_are_random_in_one_layer_do_not_count_as_tested_on_corrupt
 def test_a_divergence_of_zero_is_no_base_of_a_ratio():
     rows = {"MC-Dropout(0.5)": 0.0, "MC-RReLU": 0.1}
     values = {("cifar10", "resnet18", row, "mean_jsd"): Value(jsd) for row, jsd in rows.items()}
-    assert (
-        about("more diverse than MC-Dropout", Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED)).answer
-        == UNKNOWN
-    )
+    assert about(DIVERSE, Evidence(Numbers(values, dict.fromkeys(values, 1)), PRINTED)).answer == UNKNOWN
 
 
 RANKED = ("Which method has the lowest NLL?", "Which method detects out-of-distribution images best?")
@@ -420,6 +451,19 @@ def test_the_best_row_in_nll_and_ood_detection_is_named_with_its_lead():
         "AUROC of the entropy 0.875; Deep Ensemble(4) 0.500, Single 0.500",
     ]
     assert "best?\n\n**MC-DropReLU(0.9).** Over" in verdict.in_full(last)
+
+
+def test_the_lead_of_the_best_row_has_an_interval_where_predictions_are_stored():
+    nll, place = {"SVI": 0.25, "MC-RReLU": 0.5}, ("cifar10", "resnet18")
+    drawn = Sampling(np.random.default_rng(0).normal(0, 0.01, 1000))
+    fixed = Sampling(np.zeros(1000))
+    more = {(*place, row, "nll"): Value(value, sampling=drawn if row == "SVI" else fixed) for row, value in nll.items()}
+    known = replace(PRINTED, values=PRINTED.values | more)
+    ranked = verdict.findings(replace(measured(), ours=known, scores=scored(nll)))[-1]
+    assert re.search(
+        r"\(n = 1\), −0\.250 \[−0\.2(69|70), −0\.23[01]\] against the next best, MC-RReLU\.", ranked.sentence
+    )
+    assert ranked.brief.startswith("NLL 0.250, −0.250 [−0.2")
 
 
 def test_of_the_papers_methods_only_its_rows_can_be_the_best():
@@ -474,11 +518,24 @@ def test_the_readmes_advice_follows_from_the_committed_results(committed, eviden
 
     assert mean(SINGLE, "tempered_ece") < min(mean(row, "ece") for row in PROPOSED)
     assert all(mean(row, "ece_10") - mean(row, "ece") < 0.005 for row in PROPOSED)
-    pairs = [pair for row in PROPOSED for pair in evidence.cost_pairs("test_ms_per_image", row, ENSEMBLE)]
-    assert all(one["test_ms_per_image"] > two["test_ms_per_image"] for one, two in pairs)
-    in_blocks = evidence.values(("cifar10", "resnet18"), [P2 + BLOCK, P5 + BLOCK], "ece")
-    ours = evidence.values(("cifar10", "resnet18"), PROPOSED, "ece")
-    assert "MC-Dropout in every block" in advice and min(v.mean for v in in_blocks) > max(v.mean for v in ours)
+    costs = [pair for row in PROPOSED for pair in evidence.cost_pairs("test_ms_per_image", row, ENSEMBLE)]
+    assert all(one["test_ms_per_image"] > two["test_ms_per_image"] for one, two in costs)
+    place, dropout = ("cifar10", "resnet18"), runs_in_blocks(committed)
+    ours = {metric: [pairs[place].loc[row, metric] for row in PROPOSED] for metric in ("accuracy", "ece", "nll")}
+    assert (
+        f"MC-Dropout(0.2) in every block has {dropout['accuracy']:.2f} %, an ECE of {dropout['ece']:.3f} and an NLL of "
+        f"{dropout['nll']:.3f}. The five variants of RBUE have {min(ours['accuracy']):.2f} to "
+        f"{max(ours['accuracy']):.2f} %, {min(ours['ece']):.3f} to {max(ours['ece']):.3f} and "
+        f"{min(ours['nll']):.3f} to {max(ours['nll']):.3f}." in advice
+    )
+
+
+def runs_in_blocks(committed):
+    return (
+        records(committed)
+        .query("protocol == 'matched' and not corrupted and row == 'MC-Dropout(0.2) in every block'")
+        .iloc[0]
+    )
 
 
 @pytest.mark.parametrize("arch", ["vgg13", "resnet18"])
@@ -509,7 +566,8 @@ def test_a_table_has_one_line_per_question_with_a_link_to_all_that_is_known():
     assert "| **No** | Best variant: accuracy −1.29 [" in lines[1]
     assert "| **Not measured** | No network has all the rows that this needs, with times" in lines[6]
     assert text.startswith(
-        "**RBUE is better than Single, better than MC-Dropout, better than SVI and cheap to train. It is not"
+        "**RBUE is better than Single, better than MC-Dropout (dropout before the classifier), better than SVI and "
+        "cheap to train. It is not"
     )
     assert "We did not measure whether it is cheap at test time or better calibrated under corruption" in text
     assert (
@@ -528,8 +586,8 @@ def test_the_numbers_in_the_table_are_those_of_the_details():
         numbers = re.findall(r"[−+]?\d+(?:\.\d+)?", finding.brief)
         assert numbers and not [number for number in numbers if number not in finding.sentence], finding.brief
     assert briefs[-2].brief == (
-        "median ECE at severity 5 on CIFAR-10 with ResNet-18: MC-DropReLU(0.9) 0.140, Single 0.300, "
-        "MC-Dropout(0.5) 0.200, Deep Ensemble(4) 0.100"
+        "median ECE at severity 5 on CIFAR-10 with ResNet-18 (n = 1): MC-RReLU 0.150, MC-DropReLU(0.9) 0.140, "
+        "Single 0.300, MC-Dropout(0.5) 0.200, Deep Ensemble(4) 0.100"
     )
     assert briefs[-1].brief.endswith("; by a stricter rule, in 81 and 90 (then the answer is “yes”)")
 
@@ -551,6 +609,10 @@ def test_every_link_of_the_readme_into_the_page_of_claims_has_a_target():
         ((PARTLY, PARTLY, PARTLY), "Only in some comparisons, RBUE is fast, good and cheap"),
         ((IN_ECE, IN_ECE, NO), "RBUE is not cheap. It is fast and good in ECE, but not in accuracy"),
         ((IN_ACCURACY, YES, YES), "RBUE is good and cheap. It is fast in accuracy, but not in ECE"),
+        (
+            (WORSE_IN_ECE, IN_ECE, YES),
+            "RBUE is cheap. It is good in ECE, but not in accuracy. It is fast in accuracy, but worse in ECE",
+        ),
     ],
 )
 def test_the_first_sentence_in_short_names_rbue(answers, text):

@@ -1,4 +1,4 @@
-"""The variation of accuracy, ECE and NLL over test images and seeds, so that two runs on the same images are paired.
+"""The variation of accuracy, ECE, NLL and AUROC over images and seeds, so that two runs on the same images are paired.
 
 All runs on one test set are resampled with the same weights. The difference of two numbers therefore varies as the
 difference of their replicates: errors that both make on the same images cancel. Each test set has its own weights.
@@ -109,7 +109,8 @@ def replicates(predictions, bins=30):
     """Return {metric: Sampling} of one run.
 
     If two networks differ on very few images, replicates underestimate the error. Half an image per side is therefore
-    added to the variance of the accuracy (Agresti and Min 2005).
+    added to the variance of the accuracy (Agresti and Min 2005). The AUROC of OOD detection is taken to first order:
+    each image counts by the share of images on the other side that it is told from (DeLong et al. 1988).
     """
     p, images = predictions, len(predictions.label)
     by_bin = np.zeros((images, bins))
@@ -117,8 +118,19 @@ def replicates(predictions, bins=30):
     columns = np.column_stack([correct(p), loss(p), by_bin]).astype(np.float32)
     drawn = (weights(p.label) @ columns).astype(float)
     found = {"accuracy": drawn[:, 0], "nll": drawn[:, 1], "ece": np.abs(drawn[:, 2:]).sum(1)}
+    if p.foreign_entropy is not None and len(p.foreign_entropy):
+        others = weights(np.full(len(p.foreign_entropy), -1))
+        sides = told_apart(p.entropy, p.foreign_entropy), told_apart(-p.foreign_entropy, -p.entropy)
+        found["auroc"] = sum(w @ side for w, side in zip((weights(p.label), others), sides, strict=True)).astype(float)
     added = {"accuracy": 0.5 / images**2}
     return {metric: Sampling(draws - draws.mean(), added.get(metric, 0.0)) for metric, draws in found.items()}
+
+
+def told_apart(values, others):
+    """Return, for each value, the share of the others that are larger; equal ones count half."""
+    others = np.sort(others)
+    share = 1 - np.mean([np.searchsorted(others, values, side) for side in ("left", "right")], 0) / len(others)
+    return share.astype(np.float32)
 
 
 def weights(labels):
@@ -126,7 +138,7 @@ def weights(labels):
     return resampled(len(labels), crc32(np.asarray(labels, np.int64).tobytes()))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def resampled(images, seed):
     chosen = np.random.default_rng(seed).integers(images, size=(RESAMPLES, images))
     return np.stack([np.bincount(row, minlength=images) for row in chosen]).astype(np.float32) / images

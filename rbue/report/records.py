@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from rbue.config import Run
-from rbue.report.rows import HYPERPARAMETER, METHODS, match_row
+from rbue.report.rows import HYPERPARAMETER, LABELS, METHODS, match_row
 from rbue.runs import schema
 
 NETWORK = ["protocol", "dataset", "arch"]
@@ -79,7 +79,8 @@ def order(run):
     rank = METHODS.index(run["method"]) if papers else len(METHODS)
     hyperparameters = [run["hyperparameter"] or 0] if papers else run["hyperparameters"].values()
     sizes = [(0, value, "") if isinstance(value, int | float) else (1, 0, str(value)) for value in hyperparameters]
-    return rank, run["method"], sizes, run["dataset"], run["arch"], run["seed"], run["name"]
+    own = run["row"] not in LABELS  # dropout in another place comes after the paper's row with the same p
+    return rank, run["method"], sizes, own, run["dataset"], run["arch"], run["seed"], run["name"]
 
 
 def packed(result):

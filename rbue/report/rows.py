@@ -26,6 +26,7 @@ LABELS = [label for label, _ in ROWS]
 NAMES = {settings["method"]: label.partition("(")[0] for label, settings in ROWS}  # in the paper's order
 OWN_NAMES = {"ivon": "IVON"}  # methods of this suite that are not in the paper
 METHODS = list(NAMES)  # any other method is the user's own
+IN_BLOCKS = " in every block"  # ends the name of a row: the paper does not say where dropout is
 HYPERPARAMETER = {"mc_dropout": "p", "deep_ensemble": "members", "dropreLU": "q"}  # in brackets in a row's name
 PROPOSED_METHODS = ("rrelu", "dropreLU")
 PROPOSED = [label for label, settings in ROWS if settings["method"] in PROPOSED_METHODS]
@@ -112,8 +113,8 @@ def match_row(config):
     """Return the run's row and {}, or None and the differences from the nearest row.
 
     A corrupted evaluation belongs to the network trained on the clean dataset. It may use fewer samples, since there
-    are 95 test sets. Another p, q or members gives a row of its own, below the paper's. The position of stochastic
-    rectifiers (Section 4.5) does not change the row: it is a separate axis.
+    are 95 test sets. Another p, placement, q or members gives a row of its own, below the paper's. The position of
+    stochastic rectifiers (Section 4.5) does not change the row: it is a separate axis.
     """
     where = config["dataset"].removesuffix("_c"), config["protocol"], config["method"]
     if not (usual := canonical(*where)):
@@ -127,9 +128,14 @@ def match_row(config):
     differs, hyperparameter = differences[nearest], HYPERPARAMETER.get(config["method"])
     if differs.keys() <= {"position"}:
         return nearest, {}
-    if differs.keys() - {"position"} == {hyperparameter} and hyperparameter in config:
-        return f"{NAMES[config['method']]}({str(config[hyperparameter]).removesuffix('.0')})", {}
+    if differs.keys() <= {"position", "placement", hyperparameter} and "absent" not in differs.values():
+        row = f"{NAMES[config['method']]}({str(config[hyperparameter]).removesuffix('.0')})"
+        return row + (placed(config["placement"]) if "placement" in differs else ""), {}
     return None, differs
+
+
+def placed(placement):
+    return IN_BLOCKS if placement == "block" else f", placement={placement}"
 
 
 def as_clean(config, usual):

@@ -53,7 +53,8 @@ def t3():
     ratio = exact(x, Q) / exact_dropout(x, Q)
     return verdict(
         ours.variance + FAR * ours.se < theirs.variance - FAR * theirs.se,
-        f"At q = 1-p, the variance of DropReLU is {ratio:.2f} times that of dropout. It is never larger.",
+        f"For {INPUTS} standard normal inputs and q = 1-p, the variance of DropReLU is {ratio:.2f} times that of "
+        "dropout. At q = 1-p, it is never larger, whatever the inputs are. At a smaller q, it may be.",
         f"q = 1-p = {Q}: DropReLU {ours.variance:.2f} ± {ours.se:.2f} < dropout {theirs.variance:.2f} ± "
         f"{theirs.se:.2f}; the exact ratio Σ_{{x<0}} x² / Σ x² = {ratio:.2f} is never above 1",
     )

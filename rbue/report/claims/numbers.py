@@ -15,7 +15,7 @@ from rbue.report.claims import sampling
 from rbue.report.claims.values import Value, binomial
 from rbue.report.paper import CORRUPTIONS, HALF, PAPERS_IMAGES, read_paper
 from rbue.report.records import everywhere, levels, most_passes, over_pairs, over_seeds, over_types, pairs, records
-from rbue.report.rows import LABELS, by_protocol, labelled, paper_order
+from rbue.report.rows import IN_BLOCKS, LABELS, by_protocol, labelled, paper_order
 
 CELL = ["dataset", "arch", "row", "metric"]
 TIME_NOISE = 0.01  # relative variation of a training time between sessions on one kind of GPU; we measured 0.9 %
@@ -137,8 +137,8 @@ def our_runs(results):
 
 def in_every_block(runs):
     """Return the runs that differ from a row of MC-Dropout only by dropout in every block."""
-    block = runs[(runs.method == "mc_dropout") & (runs.differs == "placement=block")]
-    return block.assign(row=[labelled({"method": "mc_dropout", "p": p}) + BLOCK for p in block.hyperparameter])
+    block = runs[runs.row.isin([row + IN_BLOCKS for row in LABELS])]
+    return block.assign(row=block.row.str.replace(IN_BLOCKS, BLOCK, regex=False))
 
 
 def with_errors(frame):
@@ -188,7 +188,8 @@ def our_records(run):
 def clean(run):
     """Scores, costs and diversity on clean images, where known."""
     scores = {"accuracy": run.accuracy, "ece": run.ece, "time": None if run.shared or run.on_cpu else run.train_seconds}
-    scores |= {"passes": run.passes, "parameters": run.parameters}
+    scores |= {"passes": run.passes, "parameters": run.parameters, "nll": run.nll}
+    scores |= {"auroc": run.result.ood.auroc} if run.result.ood else {}
     scores |= over_pairs(vars(run.result.diversity)) if run.result.diversity else {}
     return {metric: value for metric, value in scores.items() if not pd.isna(value)}
 

@@ -13,7 +13,7 @@ from rbue.report.figures import style
 from rbue.report.figures.frames import count_text, methods_of, nearest
 from rbue.report.paper import CORRUPTIONS
 from rbue.report.records import LEVEL_SCORES, levels, most_passes, over_seeds, over_types
-from rbue.report.rows import METHODS
+from rbue.report.rows import IN_BLOCKS, METHODS
 from rbue.report.tables import csv_text, write_forms, write_grid
 
 SIX = {"single": 0, "mc_dropout": 0.5, "deep_ensemble": 4, "svi": 0, "rrelu": 0}
@@ -40,10 +40,11 @@ def load(network):
 
 
 def six(frame, dataset):
-    """Select the paper's six methods, each at the paper's setting or the nearest one, and all methods of the user."""
+    """Select the paper's six methods, each at the paper's setting or the nearest one, dropout in every block, and all
+    methods of the user."""
     wanted = SIX | {"dropreLU": Q.get(dataset, 0.95)}
     rows = [row for method, hyperparameter in wanted.items() if (row := nearest(frame, method, hyperparameter))]
-    return frame[frame.row.isin(rows) | ~frame.method.isin(METHODS)]
+    return frame[frame.row.isin(rows) | frame.row.str.endswith(IN_BLOCKS) | ~frame.method.isin(METHODS)]
 
 
 def shared_types(frame):
@@ -109,7 +110,9 @@ def averages(cells):
 
 def caption(network, source, frame, numbers):
     types = numbers.types.max()
-    which = f"{types} {source} types" if types == CORRUPTIONS else f"{types} of {CORRUPTIONS} types, {source}"
+    which = (
+        f"{types} corruption types, {source}" if types == CORRUPTIONS else f"{types} of {CORRUPTIONS} types, {source}"
+    )
     drawn = frame[frame.method.map(draws_samples).astype(bool)].passes.dropna()
     samples = f", {count_text(drawn.astype(int), 'sample')}" if len(drawn) else ""
     return f"{network.title('-C')}\n{which}, {count_text(numbers.n)}{samples}"

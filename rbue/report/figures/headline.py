@@ -12,13 +12,12 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from rbue.methods import draws_samples
 from rbue.report.cells import paper_cells
 from rbue.report.claims.values import Z, binomial
 from rbue.report.figures import beyond, samples
 from rbue.report.figures.corruptions import six
 from rbue.report.figures.frames import count_text, methods_of, networks, uncompiled_text, with_errors
-from rbue.report.figures.style import INK, WIDTH, canvas, head, look_of, plain_ticks, save, styled
+from rbue.report.figures.style import INK, WIDTH, canvas, head, lines_of, look_of, plain_ticks, save, styled
 from rbue.report.paper import HALF, PAPERS_IMAGES
 from rbue.report.records import KEY, NETWORK, in_tables
 from rbue.report.rows import (
@@ -159,13 +158,17 @@ def difference_panel(axis, cells, metric):
     axis.grid(axis="y", visible=False)
 
 
-def curve_look(row, method, passes, place):
-    """Return the look of a curve on the right: solid for the variants of RBUE, dashed for the others. One point stands
-    on top of the curves, which begin there."""
-    look = {"color": look_of(row, method)["color"], **place_look(place)}
-    if passes == 1:
-        return look | {"linestyle": "none", "zorder": 3}
-    return look | {"linestyle": "-" if method in PROPOSED_METHODS else "--"}
+def curve_looks(frame, place):
+    """Return the look of each curve on the right: solid for the variants of RBUE, dashed for the others. A single point
+    stands on top of the curves, which begin there."""
+    curves = frame[frame.kind == "samples"]
+    rows, passes = methods_of(curves), curves.groupby("row").samples.max()
+    colours = {row: {"color": look["color"]} for row, look in lines_of(rows).items()}
+    lines = {row: "none" if passes[row] == 1 else "-" if method in PROPOSED_METHODS else "--" for row, method in rows}
+    return {
+        row: look | place_look(place) | {"linestyle": lines[row], "zorder": 2 + (lines[row] == "none")}
+        for row, look in colours.items()
+    }
 
 
 def point_look(kind):
@@ -173,13 +176,14 @@ def point_look(kind):
 
 
 def cost_panel(axis, frame, place):
+    looks = curve_looks(frame, place)
     for row, curve in frame[frame.kind == "samples"].groupby("row", sort=False):
-        axis.plot(curve.ours_ms, curve.ours_ece, label=row, **curve_look(row, curve.method.iloc[0], len(curve), place))
+        axis.plot(curve.ours_ms, curve.ours_ece, label=row, **looks[row])
     for point in frame[frame.kind != "samples"].itertuples():
         look = {"color": look_of(point.row, point.method)["color"], "label": point.row}
         axis.plot(point.ours_ms, point.ours_ece, **point_look(point.kind), **look)
     axis.set(xscale="log", yscale="log", title="ECE against test time")
-    axis.set(xlabel="Milliseconds per image\n(better to the left)", ylabel="ECE (lower is better)")
+    axis.set(xlabel="Milliseconds per image\n(better to the left)", ylabel="ECE, logarithmic (lower is better)")
     axis.set_ylim(0.8 * frame.ours_ece.min())
     plain_ticks(axis.xaxis)
     plain_ticks(axis.yaxis, (1, 2, 3, 5))
@@ -197,12 +201,7 @@ def place_handles(cells):
 
 def cost_handles(frame, place):
     """Return the handles of the right panel: its rows, and what takes one pass."""
-    handles = {}
-    for row, method in methods_of(frame[frame.kind == "samples"]):
-        passes = frame[(frame.row == row) & (frame.kind == "samples")].samples.max()
-        units = "passes" if draws_samples(method) else "members"
-        count = "1 pass" if passes == 1 else f"1 to {passes:.0f} {units}"
-        handles[f"{row.removesuffix('(4)')}, {count}"] = Line2D([], [], **curve_look(row, method, passes, place))
+    handles = {row: Line2D([], [], **look) for row, look in curve_looks(frame, place).items()}
     for kind in (kind for kind in ONE_PASS if kind in set(frame.kind)):
         colour = look_of(*frame[frame.kind == kind][["row", "method"]].iloc[-1])["color"]
         handles[ONE_PASS[kind][1]] = Line2D([], [], color=colour, **point_look(kind))
@@ -222,7 +221,7 @@ def caption(cells, network, frame):
         hardware, precision = (" and ".join(sorted(set(network.clean[key]))) for key in ("hardware", "precision"))
         parts.append(
             f"{'Right: ' if len(cells) else ''}{network.title()}, {hardware} ({precision}), {count_text(frame.n)}.\n"
-            "One point per number of passes; times in between are interpolated."
+            "One point per number of passes, or of members. Only the times of the first and the last one are measured."
             f"{uncompiled_text(network, frame.row, 'Not compiled, so slower')}"
         )
     return "\n".join(parts)

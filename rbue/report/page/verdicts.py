@@ -15,8 +15,7 @@ KINDS = {  # verdict → the class that colours it
 ANSWERS = {  # answer of a finding → the class that colours it
     verdict.YES: "good",
     verdict.PARTLY: "fair",
-    verdict.IN_ACCURACY: "fair",
-    verdict.IN_ECE: "fair",
+    **dict.fromkeys(verdict.IN_ONE, "fair"),
     verdict.NO: "bad",
 }
 

@@ -15,7 +15,9 @@ class Found(NamedTuple):
 
 
 YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
-IN_ACCURACY, IN_ECE = "in accuracy, not in ECE", "in ECE, not in accuracy"
+IN_ACCURACY, IN_ECE = "in accuracy, not in ECE", "in ECE, not in accuracy"  # no difference measured in the other one
+WORSE_IN_ECE, WORSE_IN_ACCURACY = "in accuracy, worse in ECE", "in ECE, worse in accuracy"
+IN_ONE = (WORSE_IN_ACCURACY, IN_ECE, WORSE_IN_ECE, IN_ACCURACY)
 NOTHING = Found(UNKNOWN, "No network has all the rows that this needs")
 NO_TIMES = Found(UNKNOWN, f"{NOTHING.sentence}, with times from a GPU")  # other programs take part of a CPU's time
 
@@ -25,9 +27,13 @@ def answer(parts: list[bool]) -> str:
     return YES if all(parts) else PARTLY if any(parts) else NO
 
 
-def answer_per_metric(accuracy: bool, ece: bool) -> str:
-    """Return whether something holds in both metrics, or in which of them."""
-    return (YES if ece else IN_ACCURACY) if accuracy else (IN_ECE if ece else NO)
+def answer_per_metric(accuracy: int, ece: int) -> str:
+    """Return whether something holds in both metrics, or in which of them. 1: it holds, -1: so does the opposite."""
+    if accuracy > 0 and ece > 0:
+        return YES
+    if accuracy > 0:
+        return WORSE_IN_ECE if ece < 0 else IN_ACCURACY
+    return NO if ece <= 0 else WORSE_IN_ACCURACY if accuracy < 0 else IN_ECE
 
 
 def protocols_and_places(cells: dict) -> str:

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from rbue.report.claims.evidence import listed, places_text
+from rbue.report.claims.evidence import listed, places_text, row_text
+from rbue.report.claims.numbers import BLOCK
 from rbue.report.claims.scopes import DE as ENSEMBLE
 from rbue.report.claims.scopes import P5, SHIFTED_ECE, SINGLE, SVI
 from rbue.report.columns import decimals, from_to
@@ -11,6 +12,7 @@ from rbue.report.verdict.answers import NOTHING, UNKNOWN, Found, answer, protoco
 from rbue.report.verdict.evidence import Evidence, papers_or_all
 
 BASELINES = (SINGLE, P5, ENSEMBLE, SVI)
+OTHERS = (SINGLE, P5, P5 + BLOCK, ENSEMBLE, SVI)  # dropout in every block is compared where it is measured
 
 
 class Tested(NamedTuple):
@@ -45,7 +47,7 @@ def tested(e: Evidence) -> list[Tested]:
     found: dict[tuple, Tested] = {}
     for own in (e, *e.others):
         for place in own.ours.places:
-            rows = [own.rows(place, group, *SHIFTED_ECE) for group in (PROPOSED, BASELINES)]
+            rows = [own.rows(place, group, *SHIFTED_ECE) for group in (PROPOSED, OTHERS)]
             if all(rows):
                 found.setdefault(place, Tested(own, place, *rows))
     networks = [found[place] for place in papers_or_all(list(found))]
@@ -63,7 +65,7 @@ def described(e: Evidence, network: Tested, lower_than: str) -> str:
     """Describe one network in full: rows, seeds, passes, severities won, and the median ECEs at the highest one."""
     own, place, variants, others = network
     rows, absent = [*variants, *others], [row for row in BASELINES if row not in others]
-    hardest = listed([f"{own.ours.values[*place, row, SHIFTED_ECE[-1]].mean:.3f} for {row}" for row in rows])
+    hardest = listed([f"{own.ours.values[*place, row, SHIFTED_ECE[-1]].mean:.3f} for {row_text(row)}" for row in rows])
     ours, theirs = (from_to(own.ours.n[*place, row, SHIFTED_ECE[0]] for row in part) for part in (variants, others))
     seeds = f"n = {ours}" + (f"; baselines: n = {theirs}" if theirs != ours else "")
     passes = f"; {from_to(own.corrupted_passes[place], decimals(0))} passes" if place in own.corrupted_passes else ""
@@ -76,12 +78,12 @@ def described(e: Evidence, network: Tested, lower_than: str) -> str:
 
 
 def in_brief(e: Evidence, network: Tested) -> str:
-    """Return the median ECEs at the highest severity, that of the best variant first."""
+    """Return the median ECEs at the highest severity, those of the variants first."""
     values, rows = network.evidence.ours.values, [*network.variants, *network.others]
-    ece = {row: values[*network.place, row, SHIFTED_ECE[-1]].mean for row in rows}
-    best = min(network.variants, key=ece.get)
-    others = ", ".join(f"{row} {ece[row]:.3f}" for row in network.others)
-    return f"median ECE at severity 5 on {named(e, network)}: {best} {ece[best]:.3f}, {others}"
+    shown = [f"{row_text(row)} {values[*network.place, row, SHIFTED_ECE[-1]].mean:.3f}" for row in rows]
+    seeds = network.evidence.ours.n
+    counts = from_to(seeds[*network.place, row, SHIFTED_ECE[-1]] for row in rows)
+    return f"median ECE at severity 5 on {named(e, network)} (n = {counts}): {', '.join(shown)}"
 
 
 def unused(e: Evidence, networks: list[Tested]) -> str:
@@ -104,9 +106,13 @@ def severities_won(network: Tested) -> dict[str, int]:
     return {other: sum(own < theirs for own, theirs in zip(best, ece[other], strict=True)) for other in others}
 
 
+def whose(row: str) -> str:
+    return f"that of {row_text(row)}" if BLOCK in row else f"{row}'s"
+
+
 def than(wins: dict[str, int]) -> str:
     """Return "than Single's at all 5 severities; it is lower than SVI's at no severity". Rows with the same number
     share a clause."""
-    others = {won: listed([f"{other}'s" for other in wins if wins[other] == won]) for won in wins.values()}
+    others = {won: listed([whose(other) for other in wins if wins[other] == won]) for won in wins.values()}
     counts = {won: {5: "all 5 severities", 0: "no severity"}.get(won, f"{won} of 5 severities") for won in others}
     return "; it is lower ".join(f"than {names} at {counts[won]}" for won, names in others.items())

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from rbue.report.claims.evidence import listed
-from rbue.report.verdict.answers import IN_ACCURACY, IN_ECE, NO, PARTLY, UNKNOWN, YES
+from rbue.report.verdict.answers import IN_ONE, NO, PARTLY, UNKNOWN, YES
 
 BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
 DETAILS = "results/claims.md"  # as the README names the page that has the answers in full
@@ -50,13 +50,12 @@ class Finding:
 
 def in_short(found: list[Finding]) -> str:
     """Return which claims hold, which do not, and which hold in one metric or in part, as sentences."""
-    answers = (YES, NO, IN_ACCURACY, IN_ECE, PARTLY, UNKNOWN)
+    answers = (YES, NO, *IN_ONE, PARTLY, UNKNOWN)
     named = {said: [f.short for f in found if f.answer == said and f.short] for said in answers}
     parts = [
         f"RBUE is {listed(named[YES])}" if named[YES] else "",
         f"RBUE is {listed([f'not {name}' for name in named[NO]])}" if named[NO] else "",
-        f"RBUE is {listed(named[IN_ECE])} in ECE, but not in accuracy" if named[IN_ECE] else "",
-        f"RBUE is {listed(named[IN_ACCURACY])} in accuracy, but not in ECE" if named[IN_ACCURACY] else "",
+        *(f"RBUE is {listed(named[said])} {said.replace(', ', ', but ')}" for said in IN_ONE if named[said]),
         f"Only in some comparisons, RBUE is {listed(named[PARTLY])}" if named[PARTLY] else "",
         f"We did not measure whether RBUE is {' or '.join(named[UNKNOWN])}" if named[UNKNOWN] else "",
     ]
