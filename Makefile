@@ -31,7 +31,7 @@ sweep: setup ## Run the cells of one table or figure: make sweep SWEEP=table1 AR
 	@test -n "$(SWEEP)" || { echo "make sweep SWEEP=table1 starts one; there are:" $(basename $(notdir $(wildcard conf/sweep/*.yaml))); exit 2; }
 	$(PY) train.py -m sweep=$(SWEEP) $(ARGS)
 
-status: setup ## Count cells done, running, failed and missing, for tables with a result or for SWEEP=table1 ARGS="seed=0,1,2"
+status: setup ## Count runs done, running, failed and missing, for tables with a result or for SWEEP=table1 ARGS="seed=0,1,2"
 	@$(PY) scripts/status.py $(addprefix sweep=,$(SWEEP)) $(ARGS)
 
 chaos: setup ## Test the demo's sweep: kill it, start it twice, with wrong arguments, with every launcher: 30 minutes on 2 cores

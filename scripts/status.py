@@ -1,4 +1,4 @@
-"""Count the cells that are done, running, failed or missing. Print why cells failed, and estimate the time left.
+"""Count the runs that are done, running, failed or missing. Print why runs failed, and estimate the time left.
 
 python scripts/status.py                                 # all tables that have a result in results/runs
 python scripts/status.py sweep=table1 seed=0,1,2         # the overrides of any `python train.py -m`

@@ -23,6 +23,17 @@ def test_a_comparison_is_paired_and_agrees_with_the_claims(tmp_path):
     assert (accuracy.low, accuracy.p) == (gap.mean - gap.reach, gap.p) and place == C10
 
 
+def test_a_comparison_says_whether_its_interval_covers_seeds(tmp_path):
+    assert set(compare(better_and_worse(tmp_path), Q95, Q8).over) == {"images"}
+    kept(tmp_path / "again", result(Q8, seed=1), right_but(slice(0, 400)))
+    assert set(compare(collect(tmp_path), Q95, Q8).over) == {"images and seeds"}
+
+
+def test_a_row_is_not_compared_with_itself():
+    with pytest.raises(UserError, match="row and other are both SVI: name two rows"):
+        compare(made_up.read([result("SVI")]), "SVI", "SVI")
+
+
 def test_the_users_own_row_can_be_compared(tmp_path, digits_run):
     run = digits_run("method=ivon")
     own = made_up.result("Single", where=made_up.DIGITS)

@@ -59,6 +59,14 @@ def with_dropout(classes):
     return nn.Sequential(nn.Conv2d(3, 4, 3, stride=4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.LazyLinear(classes))
 
 
+def test_a_training_says_after_how_many_epochs_it_resumes(digits_run, few_digits, monkeypatch, capsys):
+    run = digits_run(*SHORT)
+    kill(run, few_digits, monkeypatch)
+    assert "resumed" not in capsys.readouterr().err
+    training.load_or_train([run], few_digits, CPU)
+    assert "in fp32, resumed after epoch 2\n" in capsys.readouterr().err
+
+
 def test_a_seed_also_fixes_the_random_layers_of_ones_own_network(digits_run, few_digits, monkeypatch, tmp_path):
     monkeypatch.setitem(networks.ARCHS, "small", with_dropout)
     names = ("whole", "again", "killed", "other")

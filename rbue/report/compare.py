@@ -14,14 +14,17 @@ from rbue.report.claims.scopes import QUALITY
 from rbue.report.known import known
 from rbue.report.records import in_tables, most_passes, records
 
-COLUMNS = ["protocol", "dataset", "arch", "metric", "difference", "low", "high", "p", "n", "n_other", "judged"]
+COLUMNS = ["protocol", "dataset", "arch", "metric", "difference", "low", "high", "p", "n", "n_other", "judged", "over"]
 
 IN_PYTHON = "name it with rbue.plugins.choose(['my_package'], 'my_conf')"
 
 
 def compare(results, row, other):
     """Return `row` minus `other` with its 95 % interval and p-value, per network that has both rows, and per metric.
-    Accuracy is in percent. p is for one comparison: correct it (Holm) if you make several."""
+    Accuracy is in percent. p is for one comparison: correct it (Holm) if you make several. `over` says whether the
+    interval covers the choice of images alone, or also that of seeds."""
+    if row == other:
+        raise UserError(f"row and other are both {row}: name two rows")
     kept = known(results, IN_PYTHON)
     every = records(kept)
     runs = every[in_tables(every)]
@@ -51,4 +54,5 @@ def gaps(protocol, cells, row, other):
             if one in numbers.values and two in numbers.values:
                 gap = numbers.values[one] - numbers.values[two]
                 interval = gap.mean, gap.mean - gap.reach, gap.mean + gap.reach
-                yield protocol, *place, metric, *interval, gap.p, numbers.n[one], numbers.n[two], gap.judged
+                over = "images and seeds" if gap.sampling and gap.sampling.seeds else "images"
+                yield protocol, *place, metric, *interval, gap.p, numbers.n[one], numbers.n[two], gap.judged, over

@@ -248,7 +248,7 @@ def refresh(cells):
 
 def table(cells):
     """Count cells per state for each dataset, architecture and protocol; add the time left and why cells failed."""
-    heads = ["dataset", "arch", "protocol", "cells", *STATES, "time left"]
+    heads = ["dataset", "arch", "protocol", "runs", *STATES, "time left"]
     groups, pace = defaultdict(list), Pace.of(cells)
     for one in cells:
         groups[one.group].append(one)

@@ -23,10 +23,11 @@ def open_board(run, epochs):
     return SummaryWriter(weights_folder(run), purge_step=epochs + 1)
 
 
-def report_start(bar, hardware, precision):
-    """Without a terminal, say where a training runs."""
+def report_start(bar, hardware, precision, epochs):
+    """Without a terminal, say where a training runs, and after how many epochs it resumes."""
     if bar.disable:
-        print(f"{bar.desc}: training on {hardware} in {precision}", file=sys.stderr, flush=True)
+        resumed = f", resumed after epoch {epochs}" if epochs else ""
+        print(f"{bar.desc}: training on {hardware} in {precision}{resumed}", file=sys.stderr, flush=True)
 
 
 def report_epoch(bar, row, epochs, left):

@@ -184,7 +184,7 @@ def train_epochs(group, advance, stop):
     steps = {"total": first.step.total, "initial": int(first.step.count), "unit": "step"}
     with tqdm(desc=name, disable=bars(), **steps) as bar:
         bar.desc = name  # tqdm drops the description of a bar that it does not draw
-        report_start(bar, devices.describe(first.step.device), first.run.precision)
+        report_start(bar, devices.describe(first.step.device), first.run.precision, len(first.curve))
         begun, epochs = time.perf_counter(), range(len(first.curve), first.run.epochs)
         for done, epoch in enumerate(epochs, 1):
             failed |= train_epoch(group, advance, epoch, bar, stop)
