@@ -56,7 +56,7 @@ def headline(tables):
     so_far = f"Measured so far: {done} of the paper's {every} cells{of_them_full(networks)}."
     measured = so_far if done < every else f"All {every} cells of the paper are measured{of_them_full(networks)}."
     rows = f"Number of measured rows (out of {len(LABELS)}) per protocol"
-    counted = f"{measured} {rows}. A short protocol is left out if a longer one has all rows."
+    counted = f"{measured} {rows}. A protocol with few epochs is not shown where a longer one has all rows."
     return "\n\n".join([caption, shown, counted, pipe(overview(networks))])
 
 

@@ -215,7 +215,8 @@ def markdown(ledger, answers=""):
         *short_training(ledger),
         "## All claims in short",
         "*Paper*: do the printed numbers, or the text, support the claim? *Ours*: do our runs support it? If only "
-        "another protocol tests the claim, the verdict with that protocol follows.",
+        "another protocol tests the claim, the verdict with that protocol follows. “Not tested (so far reproduced)” "
+        "means that too few networks are measured, and that the claim holds on these.",
         index(ledger),
         "## How a verdict is made",
         INTRO,
