@@ -538,7 +538,7 @@ def test_the_framework_counts_the_passes_it_shows(monkeypatch, tmp_path):
     single["example"] = single["example"] | {"samples": single["example"]["samples"][:1]}
     framework.draw(only([single]), tmp_path)
     framework.draw(only([single, several]), tmp_path)
-    assert titles[0].endswith("Single, 1 of 1 passes") and "SVI" in titles[1]
+    assert ": Single, 1 of 1 passes\n" in titles[0] and "SVI" in titles[1]
 
 
 def test_results_of_the_first_version_still_draw_what_they_have(tmp_path):

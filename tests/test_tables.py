@@ -273,7 +273,9 @@ def test_the_readme_lists_networks_in_the_papers_order_and_says_when_all_are_mea
     runs = [result(label, where=place) for place in reversed(places) for label in LABELS]
     whole, lacking = headline(build(runs)), headline(build(runs[:-1]))
     short = "cells of the paper are measured, none of them with the paper's number of epochs"
-    assert f"All 90 {short}. Number of measured rows (out of 10) per protocol. A protocol with few epochs is not " in whole
+    assert (
+        f"All 90 {short}. Number of measured rows (out of 10) per protocol. A protocol with few epochs is not " in whole
+    )
     assert "Measured so far: 89 of the paper's 90 cells, none of them" in lacking
     longer = [result(label, where=(*place[:1], "matched", place[2])) for place in places[1:3] for label in LABELS]
     assert "Measured so far: 89 of the paper's 90 cells, 20 of them with" in headline(build([*runs[:-1], *longer]))

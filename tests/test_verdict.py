@@ -437,7 +437,7 @@ def test_the_best_row_in_nll_and_ood_detection_is_named_with_its_lead():
     best = ("SVI", "MC-DropReLU(0.9)")
     assert [(finding.claim, finding.answer) for finding in last] == list(zip(RANKED, best, strict=True))
     assert last[0].sentence == (
-        "Over CIFAR-10 with ResNet-18 alone, its mean NLL is 0.250 (−0.750 against Single, −0.500 against Deep "
+        "Over CIFAR-10 with ResNet-18 alone, the mean NLL of SVI is 0.250 (−0.750 against Single, −0.500 against Deep "
         "Ensemble(4)); it is the best in 1 of 1 (n = 1). The best variant of RBUE, MC-RReLU, has 0.500 (−0.500 against "
         "Single, −0.250 against Deep Ensemble(4))"
     )
@@ -447,23 +447,23 @@ def test_the_best_row_in_nll_and_ood_detection_is_named_with_its_lead():
     assert "0.875 (+0.375 against Single, +0.375 against Deep" in last[1].sentence
     assert "best variant" not in last[1].sentence  # it is the best of all
     assert [finding.brief for finding in last] == [
-        "NLL 0.250; MC-RReLU 0.500, Deep Ensemble(4) 0.750, Single 1.000",
-        "AUROC of the entropy 0.875; Deep Ensemble(4) 0.500, Single 0.500",
+        "NLL of SVI 0.250; MC-RReLU 0.500, Deep Ensemble(4) 0.750, Single 1.000",
+        "AUROC of the entropy of MC-DropReLU(0.9) 0.875; Deep Ensemble(4) 0.500, Single 0.500",
     ]
     assert "best?\n\n**MC-DropReLU(0.9).** Over" in verdict.in_full(last)
 
 
-def test_the_lead_of_the_best_row_has_an_interval_where_predictions_are_stored():
+@pytest.mark.parametrize(("noise", "winner"), [(0.01, "SVI"), (0.2, "no clear winner")])
+def test_the_lead_of_the_best_row_has_an_interval_where_predictions_are_stored(noise, winner):
     nll, place = {"SVI": 0.25, "MC-RReLU": 0.5}, ("cifar10", "resnet18")
-    drawn = Sampling(np.random.default_rng(0).normal(0, 0.01, 1000))
+    drawn = Sampling(np.random.default_rng(0).normal(0, noise, 1000))
     fixed = Sampling(np.zeros(1000))
     more = {(*place, row, "nll"): Value(value, sampling=drawn if row == "SVI" else fixed) for row, value in nll.items()}
     known = replace(PRINTED, values=PRINTED.values | more)
     ranked = verdict.findings(replace(measured(), ours=known, scores=scored(nll)))[-1]
-    assert re.search(
-        r"\(n = 1\), −0\.250 \[−0\.2(69|70), −0\.23[01]\] against the next best, MC-RReLU\.", ranked.sentence
-    )
-    assert ranked.brief.startswith("NLL 0.250, −0.250 [−0.2")
+    told = re.search(r"−0\.250 \[−(0\.\d+), ([−+]0\.\d+)\] against the next best, MC-RReLU; it is the", ranked.sentence)
+    assert float(told[1]) == pytest.approx(0.25 + 1.96 * noise, rel=0.1) and (told[2][0] == "+") == (noise > 0.1)
+    assert ranked.answer == winner and ranked.brief.startswith("NLL of SVI 0.250, −0.250 [−0.")
 
 
 def test_of_the_papers_methods_only_its_rows_can_be_the_best():

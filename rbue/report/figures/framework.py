@@ -63,7 +63,7 @@ def arrow(figure, left, right):
 
 
 def bars(axis, probabilities, example, colour):
-    """Draw all bars on one scale, up to the highest probability of any pass."""
+    """Draw all bars on one scale, up to a little more than the highest probability of any pass."""
     shown, most = likeliest(example), max(map(max, [*example.samples, example.mean]))
     axis.bar(range(len(shown)), [probabilities[k] for k in shown], color=colour, width=0.75)
     axis.set(ylim=(0, 1.05 * most), xticks=[], yticks=[], xlim=(-0.6, len(shown) - 0.4))
@@ -125,4 +125,5 @@ def draw(network, folder):
     if run is None:
         return []
     title = f"{network.title()}: {run.row}, {len(run.example.samples)} of {run.samples} passes"
+    title += "\nbars of a pass: the same classes and the same scale as for the mean"
     return save(diagram(run, title), folder / "framework", numbers(run))

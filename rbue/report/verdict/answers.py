@@ -18,6 +18,7 @@ YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
 IN_ACCURACY, IN_ECE = "in accuracy, not in ECE", "in ECE, not in accuracy"  # no difference measured in the other one
 WORSE_IN_ECE, WORSE_IN_ACCURACY = "in accuracy, worse in ECE", "in ECE, worse in accuracy"
 IN_ONE = (WORSE_IN_ACCURACY, IN_ECE, WORSE_IN_ECE, IN_ACCURACY)
+NOT_CLEAR = "no clear winner"
 NOTHING = Found(UNKNOWN, "No network has all the rows that this needs")
 NO_TIMES = Found(UNKNOWN, f"{NOTHING.sentence}, with times from a GPU")  # other programs take part of a CPU's time
 

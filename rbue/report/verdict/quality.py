@@ -15,7 +15,17 @@ from rbue.report.claims.scopes import DROPOUT, DROPRELU, P2, P5, QUALITY, RRELU,
 from rbue.report.claims.values import EXACT, Value, holm
 from rbue.report.columns import decimals, from_to
 from rbue.report.rows import LABELS, PROPOSED, place_name
-from rbue.report.verdict.answers import NO, NOTHING, PARTLY, YES, Found, answer, answer_per_metric, protocols_and_places
+from rbue.report.verdict.answers import (
+    NO,
+    NOT_CLEAR,
+    NOTHING,
+    PARTLY,
+    YES,
+    Found,
+    answer,
+    answer_per_metric,
+    protocols_and_places,
+)
 from rbue.report.verdict.evidence import Evidence
 
 WORDS = {"accuracy": ("accuracy", 2, " percentage points"), "ece": ("ECE", 3, "")}
@@ -234,40 +244,43 @@ def better_in_both(e: Evidence, pairs: list[tuple]) -> int:
 
 
 def best_row(e: Evidence, metric: str, name: str, sign: int) -> Found | None:
-    """Name the row with the best mean over networks, then the best of the methods that train one network, then the best
-    variant. `sign` is 1 if more is better. Return None if no network has all the rows that this needs."""
+    """Name the row with the best mean over networks, if it is measurably better than the next one; then the best of the
+    methods that train one network, and the best variant. `sign` is 1 if more is better. Return None if no network has
+    all the rows that this needs."""
     places, values = e.scores_by_row(metric)
     if not places:
         return None
     means = {row: fmean(found) for row, found in values.items()}
     trained_once = [row for row in means if row != ENSEMBLE]
     best, cheap, ours = (max(rows, key=lambda row: sign * means[row]) for rows in (means, trained_once, PROPOSED))
-    lead = ahead(e, places, metric, best, max((row for row in means if row != best), key=lambda row: sign * means[row]))
+    second = max((row for row in means if row != best), key=lambda row: sign * means[row])
+    lead, clear = ahead(e, places, metric, best, second)
     leads = sum(sign * values[best][k] == max(sign * found[k] for found in values.values()) for k in range(len(places)))
     seeds = from_to(e.scores[place][row]["n"] for place in places for row in means)
     text = (
-        f"Over {settings(places)}, its mean {name} is {against(best, means)}; it is the best in {leads} of "
-        f"{len(places)} (n = {seeds}){lead}"
+        f"Over {settings(places)}, the mean {name} of {best} is {against(best, means)}{lead}; it is the best in "
+        f"{leads} of {len(places)} (n = {seeds})"
     )
     if cheap not in (best, ours):
         text += f". The best method that trains one network, {cheap}, has {against(cheap, means)}"
     if ours != best:
         text += f". The best variant of RBUE, {ours}, has {against(ours, means)}"
     others = dict.fromkeys(row for row in (cheap, ours, ENSEMBLE, SINGLE) if row != best)
-    brief = f"{name} {means[best]:.3f}{lead}; {', '.join(f'{row} {means[row]:.3f}' for row in others)}"
-    return Found(best, text, brief)
+    brief = f"{name} of {best} {means[best]:.3f}{lead}; {', '.join(f'{row} {means[row]:.3f}' for row in others)}"
+    return Found(best if clear else NOT_CLEAR, text, brief)
 
 
-def ahead(e: Evidence, places: list, metric: str, best: str, second: str) -> str:
-    """Return `, −0.073 [−0.076, −0.070] against SVI, the next best`; empty if the predictions of one are not stored."""
+def ahead(e: Evidence, places: list, metric: str, best: str, second: str) -> tuple[str, bool]:
+    """Return `, −0.073 [−0.076, −0.070] against the next best, SVI`, and whether the lead is measurable. Without stored
+    predictions, the text is empty, and the lead counts."""
     cells = [[(*place, row, metric) for place in places] for row in (best, second)]
     if not all(cell in e.ours.values for cell in (*cells[0], *cells[1])):
-        return ""
+        return "", True
     one, two = (mean([e.ours.values[cell] for cell in found]) for found in cells)
     if not (gap := one - two).sampling:
-        return ""
+        return "", True
     size, low, high = (signed(number, ".3f") for number in (gap.mean, gap.mean - gap.reach, gap.mean + gap.reach))
-    return f", {size} [{low}, {high}] against the next best, {second}"
+    return f", {size} [{low}, {high}] against the next best, {second}", bool(gap.sign)
 
 
 def against(row: str, means: dict[str, float]) -> str:
