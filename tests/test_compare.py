@@ -29,6 +29,12 @@ def test_a_comparison_says_whether_its_interval_covers_seeds(tmp_path):
     assert set(compare(collect(tmp_path), Q95, Q8).over) == {"images and seeds"}
 
 
+def test_an_unpaired_comparison_covers_seeds_if_a_row_has_several():
+    runs = made_up.read([result("Single"), result("SVI"), result("SVI", seed=1)])
+    assert set(compare(runs, "SVI", "Single").over) == {"images and seeds"}
+    assert set(compare(runs[:2], "SVI", "Single").over) == {"images"}
+
+
 def test_a_row_is_not_compared_with_itself():
     with pytest.raises(UserError, match="row and other are both SVI: name two rows"):
         compare(made_up.read([result("SVI")]), "SVI", "SVI")

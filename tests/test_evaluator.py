@@ -355,6 +355,12 @@ def test_a_prediction_that_cannot_be_reproduced_is_named_once_and_no_other_one_i
         assert places == [__file__] * (kind in NOT_REPRODUCIBLE)
 
 
+def test_weights_that_take_the_images_type_are_no_obstacle_to_several_samples():
+    torch.manual_seed(0)
+    net, x = rbue.randomize(Own(lambda net, h: F.linear(h, net.weight.type_as(h))), q=0.5), torch.randn(6, 8)
+    assert torch.allclose(samples_of(net, x, 8), samples_of(net, x, 8, batch=1), atol=1e-5)
+
+
 @pytest.mark.parametrize("samples", [1, 3])
 def test_a_late_image_that_affects_the_first_ones_is_noticed(samples):
     torch.manual_seed(0)

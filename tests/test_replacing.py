@@ -301,6 +301,20 @@ def test_a_functional_rectifier_in_a_module_that_depends_on_its_mode_is_refused(
         rbue.randomize(nn.Sequential(Noisy(8, 8), nn.ReLU()), q=0.5)
 
 
+def test_a_parametrized_module_that_depends_on_its_mode_is_seen_through():
+    with pytest.raises(UserError, match=r"0 is a ParametrizedNoisy, whose rectifiers torch\.fx does not see"):
+        rbue.randomize(nn.Sequential(spectral_norm(Noisy(8, 8)), nn.ReLU()), q=0.5)
+
+
+def test_a_rectifier_of_weights_that_take_the_images_precision_is_one_of_weights():
+    class Positive(nn.Linear):
+        def forward(self, x):
+            return F.linear(x, self.weight.to(x.dtype).relu()).relu()
+
+    with pytest.warns(UserWarning, match="rectifiers of weights stay as they are"):
+        assert sites(rbue.randomize(Positive(8, 8), q=0.5)) == [DropReLU]
+
+
 def test_a_part_in_data_parallel_is_refused_with_the_way_out():
     parallel = nn.DataParallel(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))
     with pytest.raises(UserError, match=r"0 is a DataParallel, whose rectifiers .* put its \.module in its place"):

@@ -152,7 +152,7 @@ class Heads(nn.Module):
         super().__init__()
         self.hidden, self.other, self.head = nn.Linear(8, 8), nn.Linear(8, 3), head
         self.special, self.fixed = LinearOfUser(8, 3, bias=False), nn.Parameter(torch.randn(3, 5))
-        self.changing = Changing(nn.Linear(8, 3))
+        self.changing, self.noisy = Changing(nn.Linear(8, 3)), NoisyHead()
 
     def forward(self, x):
         return self.head(self, self.hidden(x).relu())
@@ -160,6 +160,15 @@ class Heads(nn.Module):
 
 class LinearOfUser(nn.Linear):
     pass
+
+
+class NoisyHead(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 3))
+
+    def forward(self, x):
+        return x @ (self.weight + 0.1 if self.training else self.weight)
 
 
 class Changing(nn.Sequential):
@@ -185,6 +194,9 @@ WITHOUT_DROPPED = {  # heads that give zeros if all that their last linear layer
     "features and logits": lambda own, h: (h * 0, own.special(h)),
     "logits and features": lambda own, h: {"logits": own.special(h), "features": h * 0},
     "attention over images": lambda own, h: (h @ h.T).softmax(1) @ own.special(h),
+    "of the images' type": lambda own, h: F.linear(h, own.other.weight.type_as(h)),
+    "of the images' precision": lambda own, h: F.linear(h, own.other.weight.to(h.dtype)),
+    "repeated per image": lambda own, h: (own.fixed.T[:, :3].expand(h.shape[0], -1, -1) @ h[:, :3, None]).flatten(1),
     "second product": lambda own, h: (own.other(h) + 1) @ own.fixed,
 }
 
@@ -202,10 +214,11 @@ def test_dropout_comes_before_the_last_linear_layer_however_it_is_written(name):
     ("head", "says"),
     [
         (lambda own, h: own.changing(h), "but here it is changing: put"),
+        (lambda own, h: own.noisy(h), "but here it is noisy: put"),
         (lambda own, h: F.conv1d(h[:, None], own.fixed[:, None]).mean(2), "but here it is conv1d: put"),
         (lambda own, h: (own.other(h), own.special(h)), "needs one last layer, but there are 2: wrap the network"),
     ],
-    ids=["untraced", "convolution", "two heads"],
+    ids=["untraced", "untraced with weights", "convolution", "two heads"],
 )
 def test_dropout_is_refused_if_the_last_layer_is_not_linear_or_not_the_only_one(head, says):
     with pytest.raises(UserError, match=says):

@@ -137,8 +137,8 @@ def test_dropout_in_every_block_is_told_where_it_is_measured():
     dropout, diverse = found[f"better than {BASELINES[1]}"], found[DIVERSE]
     where = "ith dropout in every block on CIFAR-10 with ResNet-18"
     for text in (dropout.sentence, dropout.brief):
-        assert f"{where}, n = 2: MC-Dropout(0.2) 90.00 %" in text and told in text
-    assert f"{where} alone, n = 2: 0.0 for MC-RReLU" in diverse.brief and diverse.answer == PARTLY
+        assert f"{where}, n = 1 to 2: MC-Dropout(0.2) 90.00 %" in text and told in text
+    assert f"{where} alone, n = 1 to 2: 0.0 for MC-RReLU" in diverse.brief and diverse.answer == PARTLY
     assert where not in verdict.in_full(verdict.findings(measured()))
 
 
@@ -345,8 +345,10 @@ def test_corruption_counts_severities():
     rows = {"Single": 0.3, "MC-Dropout(0.5)": 0.2, "Deep Ensemble(4)": 0.1, "MC-RReLU": 0.15}
     finding = about(CORRUPTION, corrupted(rows))
     assert finding.answer == PARTLY
-    told = "lower than Single's and MC-Dropout(0.5)'s at all 5 severities; it is lower than Deep Ensemble(4)'s at no"
-    assert f"{told} severity. " in finding.sentence
+    told = (
+        "lower than Single's and MC-Dropout(0.5)'s at all 5 severities; it is at no severity lower than Deep Ensemble"
+    )
+    assert f"is {told}(4)'s. " in finding.sentence
     assert "Not measured there: SVI" in finding.sentence
     assert "(n = 1)" in finding.sentence
     seeds = {key: 3 if key[2] == "Single" else 1 for key in corrupted(rows).ours.values}
@@ -358,7 +360,7 @@ def test_corruption_counts_severities():
     in_blocks = about(CORRUPTION, corrupted(rows | {"MC-RReLU": 0.05, P5 + BLOCK: 0.01}))
     assert (
         in_blocks.answer == PARTLY
-        and "than that of MC-Dropout(0.5) in every block at no severity" in in_blocks.sentence
+        and "at no severity lower than that of MC-Dropout(0.5) in every block" in in_blocks.sentence
     )
     assert about(CORRUPTION, corrupted(rows | {"MC-RReLU": 0.5})).answer == NO
 
@@ -383,7 +385,7 @@ def test_every_network_under_corruption_counts_for_the_answer():
 
 def test_svi_under_corruption_is_compared_once_it_is_measured():
     finding = about(CORRUPTION, corrupted({"Single": 0.3, "SVI": 0.1, "MC-RReLU": 0.2}))
-    assert finding.answer == PARTLY and "than SVI's at no severity" in finding.sentence
+    assert finding.answer == PARTLY and "at no severity lower than SVI's" in finding.sentence
     assert "0.100 for SVI" in finding.sentence and "Not measured there: MC-Dropout(0.5), Deep" in finding.sentence
 
 

@@ -54,5 +54,6 @@ def gaps(protocol, cells, row, other):
             if one in numbers.values and two in numbers.values:
                 gap = numbers.values[one] - numbers.values[two]
                 interval = gap.mean, gap.mean - gap.reach, gap.mean + gap.reach
-                over = "images and seeds" if gap.sampling and gap.sampling.seeds else "images"
+                several = gap.sampling.seeds if gap.sampling else max(numbers.n[one], numbers.n[two]) > 1
+                over = "images and seeds" if several else "images"
                 yield protocol, *place, metric, *interval, gap.p, numbers.n[one], numbers.n[two], gap.judged, over

@@ -50,9 +50,25 @@ def image_nodes(graph):
     """Return the nodes whose values depend on the network's arguments, also through what is written in place."""
     found = set()
     for node in graph.graph.nodes:
-        if node.op == "placeholder" or found & set(node.all_input_nodes):
+        if node.op == "placeholder" or found & set(values_used(node)):
             found |= aliases_of(graph, node) if overwrites(graph, node) else {node}
     return found
+
+
+LIKE = {"to", "type", "type_as", "expand", "expand_as", "view_as", "reshape_as"}  # others only give a type or a shape
+
+
+def values_used(node):
+    """Return the inputs whose values a node uses, and not only their shape, type or device."""
+    name = name_of(node)
+    if asks_shape(node) or name.startswith("new_") or name.endswith("_like"):
+        return []
+    return node.all_input_nodes[:1] if name in LIKE else node.all_input_nodes
+
+
+def is_own(module):
+    """Return whether a module is neither torch's nor ours. torch replaces the class of a parametrized one."""
+    return not parametrize.type_before_parametrizations(module).__module__.startswith(("torch.nn", "rbue."))
 
 
 def inner_rectifier(graph, node):
@@ -74,8 +90,8 @@ def graphs_of(graph, module):
     can trace. torch's own modules and ours have none. `finish` forgets them."""
     opened = graph.meta.setdefault("opened", {})
     if module not in opened:
-        own = not type(module).__module__.startswith(("torch.nn", "rbue."))
-        opened[module] = [found for mode in (True, False) if own and (found := open_module(module, mode))]
+        modes = (True, False) if is_own(module) else ()
+        opened[module] = [found for mode in modes if (found := open_module(module, mode))]
     return opened[module]
 
 
@@ -140,8 +156,7 @@ def hides_rectifier(graph, module):
     inside = graphs_of(graph, module)
     if any(map(shows_rectifier, inside)) or len(inside) == 2:
         return any(map(shows_rectifier, inside))
-    own = not type(module).__module__.startswith(("torch.nn", "rbue."))
-    named = own and {"relu", "relu_"} & names_used(module)
+    named = is_own(module) and {"relu", "relu_"} & names_used(module)
     return bool(named) or any(hides_rectifier(graph, child) for child in module.children())
 
 

@@ -8,6 +8,7 @@ from rbue.surgery.calls import (
     aliases_of,
     image_nodes,
     image_rectifiers,
+    is_own,
     modules_called,
     name_of,
     overwrites,
@@ -102,11 +103,16 @@ def last_with_weights(graph, nodes):
     of_images, last = image_nodes(graph), None
     for node in (n for n in graph.graph.nodes if n in nodes and n in of_images):
         if node.op == "call_module":
-            weighs = any(isinstance(part, WEIGHTED) for part in graph.get_submodule(node.target).modules())
+            parts = list(graph.get_submodule(node.target).modules())
+            weighs = any(isinstance(part, WEIGHTED) or (is_own(part) and has_matrix(part)) for part in parts)
         else:
             weighs = name_of(node) in LINEAR | FUNCTIONAL and not of_images >= set(node.all_input_nodes)
         last = node if weighs and node.op.startswith("call") else last
     return last
+
+
+def has_matrix(module):
+    return any(parameter.dim() > 1 for parameter in module.parameters(recurse=False))
 
 
 def linear_input(graph, node):

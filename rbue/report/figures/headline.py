@@ -221,7 +221,7 @@ def caption(cells, network, frame):
         hardware, precision = (" and ".join(sorted(set(network.clean[key]))) for key in ("hardware", "precision"))
         parts.append(
             f"{'Right: ' if len(cells) else ''}{network.title()}, {hardware} ({precision}), {count_text(frame.n)}.\n"
-            "One point per number of passes, or of members. Only the times of the first and the last one are measured."
+            "One point per number of passes, or of members. The times of fewer passes than all are interpolated."
             f"{uncompiled_text(network, frame.row, 'Not compiled, so slower')}"
         )
     return "\n".join(parts)

@@ -31,11 +31,11 @@ def under_corruption(e: Evidence) -> Found:
     if not networks:
         return Found(UNKNOWN, NOTHING.sentence + unused(e, networks))
     wins = [severities_won(network) for network in networks]
-    text = described(e, networks[0], than(wins[0]))
+    text = described(e, networks[0], lower(wins[0]))
     for network, won in zip(networks[1:], wins[1:], strict=True):
         text += (
             f". On {named(e, network)}, where {len(network.variants)} of {len(PROPOSED)} variants are measured, the "
-            f"best variant's median ECE is lower {than(won)}"
+            f"best variant's median ECE is {lower(won)}"
         )
     verdict = answer([won > 2 for found in wins for won in found.values()])
     return Found(verdict, text + unused(e, networks), in_brief(e, networks[0]))
@@ -72,7 +72,7 @@ def described(e: Evidence, network: Tested, lower_than: str) -> str:
     return (
         f"On {named(e, network)}, {len(variants)} of {len(PROPOSED)} variants are measured "
         f"({seeds}{passes}). The best variant's median ECE over 19 corruptions "
-        f"is lower {lower_than}. At severity 5, the median ECE is {hardest}"
+        f"is {lower_than}. At severity 5, the median ECE is {hardest}"
         + (f". Not measured there: {', '.join(absent)}" if absent else "")
     )
 
@@ -110,9 +110,11 @@ def whose(row: str) -> str:
     return f"that of {row_text(row)}" if BLOCK in row else f"{row}'s"
 
 
-def than(wins: dict[str, int]) -> str:
-    """Return "than Single's at all 5 severities; it is lower than SVI's at no severity". Rows with the same number
-    share a clause."""
+def lower(wins: dict[str, int]) -> str:
+    """Return "lower than Single's at all 5 severities; it is at no severity lower than SVI's". Rows with the same
+    number share a clause."""
     others = {won: listed([whose(other) for other in wins if wins[other] == won]) for won in wins.values()}
-    counts = {won: {5: "all 5 severities", 0: "no severity"}.get(won, f"{won} of 5 severities") for won in others}
-    return "; it is lower ".join(f"than {names} at {counts[won]}" for won, names in others.items())
+    counts = {5: "all 5 severities"} | {won: f"{won} of 5 severities" for won in range(1, 5)}
+    parts = [f"lower than {names} at {counts[won]}" for won, names in others.items() if won]
+    never = [f"at no severity lower than {names}" for won, names in others.items() if not won]
+    return "; it is ".join([*parts, *never])

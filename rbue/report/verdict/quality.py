@@ -11,7 +11,7 @@ from rbue.report.bootstrap import mean_of as mean
 from rbue.report.claims.evidence import listed
 from rbue.report.claims.numbers import BLOCK
 from rbue.report.claims.scopes import DE as ENSEMBLE
-from rbue.report.claims.scopes import DROPOUT, DROPRELU, P2, P5, QUALITY, RRELU, SINGLE
+from rbue.report.claims.scopes import DROPOUT, DROPRELU, P5, QUALITY, RRELU, SINGLE
 from rbue.report.claims.values import EXACT, Value, holm
 from rbue.report.columns import decimals, from_to
 from rbue.report.rows import LABELS, PROPOSED, place_name
@@ -194,14 +194,14 @@ AT_THE_END = (
 def mc_dropout(e: Evidence) -> Found:
     """Compare the variants with dropout before the classifier. Then tell the numbers with dropout in every block, on
     each network where both rows are measured."""
-    found = baseline("MC-Dropout", DROPOUT, e, AT_THE_END)
-    for place in e.places([row + BLOCK for row in DROPOUT], *QUALITY):
+    found, in_blocks = baseline("MC-Dropout", DROPOUT, e, AT_THE_END), [row + BLOCK for row in DROPOUT]
+    for place in e.places(in_blocks, *QUALITY):
+        variants = e.rows(place, PROPOSED, *QUALITY)
         rows = [f"{row} {scores_of(e, place, [row + BLOCK])}" for row in DROPOUT]
-        told = f"{', '.join(rows)}, the variants {scores_of(e, place, e.rows(place, PROPOSED, *QUALITY))}"
-        where = f"dropout in every block on {place_name(*place)}, {e.seeds([place], [P2 + BLOCK, P5 + BLOCK])}"
-        found = found._replace(
-            sentence=f"{found.sentence}. With {where}: {told}", brief=f"{found.brief}. With {where}: {told}"
-        )
+        told = f"{', '.join(rows)}, the variants {scores_of(e, place, variants)}"
+        where = f"dropout in every block on {place_name(*place)}, {e.seeds([place], [*in_blocks, *variants])}"
+        added = f". With {where}: {told}"
+        found = found._replace(sentence=found.sentence + added, brief=found.brief + added)
     return found
 
 
@@ -265,7 +265,7 @@ def best_row(e: Evidence, metric: str, name: str, sign: int) -> Found | None:
         text += f". The best method that trains one network, {cheap}, has {against(cheap, means)}"
     if ours != best:
         text += f". The best variant of RBUE, {ours}, has {against(ours, means)}"
-    others = dict.fromkeys(row for row in (cheap, ours, ENSEMBLE, SINGLE) if row != best)
+    others = dict.fromkeys(row for row in (cheap, ours, ENSEMBLE, SINGLE) if row not in (best, lead and second))
     brief = f"{name} of {best} {means[best]:.3f}{lead}; {', '.join(f'{row} {means[row]:.3f}' for row in others)}"
     return Found(best if clear else NOT_CLEAR, text, brief)
 
@@ -305,7 +305,9 @@ def diversity(e: Evidence) -> Found:
     brief = f"divergence relative to {P5}'s: {by_family(ratios)}"
     if any(in_blocks.values()):
         there = e.places([P5 + BLOCK], "mean_jsd")
-        where = f"with dropout in every block on {settings(there)}, {e.seeds(there, [P5 + BLOCK])}"
+        compared = [(p, row) for p in there for row in e.rows(p, [P5 + BLOCK, *ratios], "mean_jsd")]
+        seeds = from_to(e.ours.n[*place, row, "mean_jsd"] for place, row in compared)
+        where = f"with dropout in every block on {settings(there)}, n = {seeds}"
         text, brief = (f"{said}; {where}: {by_family(in_blocks)}" for said in (text, brief))
     return Found(answer(more), text, brief)
 
