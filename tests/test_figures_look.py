@@ -226,7 +226,10 @@ def test_each_curve_of_the_cost_has_its_own_colour_and_the_variants_are_solid():
     blocks = [analysed(f"MC-Dropout({p})", placement="block") for p in (0.2, 0.5)]
     network = only([*(analysed(label, *([0.95] if label == "Single" else [])) for label in labels), *blocks])
     looks = headline.curve_looks(headline.costs(network), ("cifar10", "resnet18"))
-    assert len({look["color"] for look in looks.values()}) == len(looks) == 5
+    assert len({look["color"] for look in looks.values()} | {style.ROW_COLOURS["MC-Dropout(0.2)"]}) == 6
+    assert (
+        looks["MC-Dropout(0.5) in every block"]["color"] == style.look_of("MC-Dropout(0.5) in every block", "")["color"]
+    )
     lines = {row: look["linestyle"] for row, look in looks.items()}
     assert lines["Single"] == "none" and lines["MC-DropReLU(0.95)"] == "-"
     assert {line for row, line in lines.items() if "Dropout" in row} == {"--"}

@@ -75,11 +75,8 @@ def inner_rectifier(graph, node):
     """Return the path of the only nn.ReLU of images inside a module that is not traced into because it depends on its
     mode, such as timm's BatchNormAct2d. Return None if there is none, or if the number of its calls is not known."""
     inside = graphs_of(graph, graph.get_submodule(node.target))
-    calls, closed = (
-        [image_rectifiers(each) for each in inside],
-        graph.graph.find_nodes(op="call_module", target=node.target),
-    )
-    found = {(call.op, call.target) for each in calls for call in each}
+    closed = graph.graph.find_nodes(op="call_module", target=node.target)
+    found = {(call.op, call.target) for each in inside for call in image_rectifiers(each)}
     every = max((sum((n.op, n.target) in found for n in rectifiers(each)) for each in inside), default=0)
     once = len(inside) == 2 and len(closed) == len(found) == every == 1
     return next((path for op, path in found if op == "call_module"), None) if once else None
@@ -154,8 +151,9 @@ def hides_rectifier(graph, module):
     if isinstance(module, nn.ReLU) or getattr(module, "activation", None) in (F.relu, torch.relu):
         return True
     inside = graphs_of(graph, module)
-    if any(map(shows_rectifier, inside)) or len(inside) == 2:
-        return any(map(shows_rectifier, inside))
+    shown = any(map(shows_rectifier, inside))
+    if shown or len(inside) == 2:
+        return shown
     named = is_own(module) and {"relu", "relu_"} & names_used(module)
     return bool(named) or any(hides_rectifier(graph, child) for child in module.children())
 

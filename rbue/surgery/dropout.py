@@ -94,7 +94,7 @@ def leading_to(graph, node):
 
 WEIGHTED = (nn.Linear, nn.Bilinear, nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase, *CONVOLUTIONS)
 LINEAR = {"linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum", "tensordot"}
-FUNCTIONAL = {"bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
+NOT_LINEAR = {"bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
 
 
 def last_with_weights(graph, nodes):
@@ -106,7 +106,7 @@ def last_with_weights(graph, nodes):
             parts = list(graph.get_submodule(node.target).modules())
             weighs = any(isinstance(part, WEIGHTED) or (is_own(part) and has_matrix(part)) for part in parts)
         else:
-            weighs = name_of(node) in LINEAR | FUNCTIONAL and not of_images >= set(node.all_input_nodes)
+            weighs = name_of(node) in LINEAR | NOT_LINEAR and not of_images >= set(node.all_input_nodes)
         last = node if weighs and node.op.startswith("call") else last
     return last
 

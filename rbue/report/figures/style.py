@@ -50,6 +50,8 @@ MARKERS = Looks(SPARE, single="X", mc_dropout="s", deep_ensemble="o", svi="D", r
 ROW_COLOURS = {
     "MC-Dropout(0.2)": "#F0B83C",
     "MC-Dropout(0.5)": "#B37A00",
+    "MC-Dropout(0.2) in every block": "#A58BC9",
+    "MC-Dropout(0.5) in every block": "#6A4C93",
     "MC-DropReLU(0.8)": "#F7A889",
     "MC-DropReLU(0.85)": "#EC7446",
     "MC-DropReLU(0.9)": "#CC4A12",
@@ -216,7 +218,8 @@ def lines_of(rows):
     others = {method: [row for row, its in rows if its == method and row not in LABELS] for _, method in rows}
     looks = {row: look_of(row, method) for row, method in rows}
     for method, found in others.items():
-        looks |= dict(zip(found, shades(method, len(found)), strict=True))
+        for row, shade in zip(found, shades(method, len(found)), strict=True):
+            looks[row] = shade | {"color": ROW_COLOURS.get(row, shade["color"])}
     return {row: looks[row] | {"label": row} for row, _ in rows}
 
 
