@@ -74,10 +74,17 @@ def legend(figure, looks, with_paper):
     legend_below(figure, handles.values(), handles, 4)
 
 
+def shown(frame):
+    """Whether a point is near the others of its origin: our points may be far from the paper's."""
+    groups = [frame.groupby("origin")[metric] for metric in ("accuracy", "ece")]
+    accuracy, ece = (values.transform(framed, values.obj.name) for values in groups)
+    return accuracy & ece
+
+
 @styled
 def scatter(frame, title):
     figure, axis = canvas(8, 5.4)
-    inside = framed(frame.accuracy, "accuracy") & framed(frame.ece, "ece")
+    inside = shown(frame)
     looks = lines_of(methods_of(frame[inside]))
     connect(axis, frame[inside], looks)
     for point in frame[inside].itertuples():
