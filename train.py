@@ -6,7 +6,10 @@ python train.py -m sweep=table1 seed=0,1                     # a sweep: every ce
 python train.py --help                                       # every group and hyperparameter
 """
 
-from rbue.main import main
+try:
+    from rbue.main import main
+except KeyboardInterrupt:  # the imports take a second
+    raise SystemExit("interrupted: start the same command again") from None
 
 if __name__ == "__main__":
     main()

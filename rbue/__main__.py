@@ -3,8 +3,11 @@
 import runpy
 import sys
 
-from rbue.main import main as train
-from rbue.runs.places import SCRIPTS
+try:
+    from rbue.main import main as train
+    from rbue.runs.places import SCRIPTS
+except KeyboardInterrupt:  # the imports take a second
+    raise SystemExit("interrupted: start the same command again") from None
 
 
 def main():

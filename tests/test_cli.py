@@ -5,10 +5,11 @@ import dataclasses
 import json
 import os
 import re
+import runpy
 import sys
 import warnings
 from dataclasses import fields
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from unittest.mock import Mock
 
 import made_up
@@ -119,6 +120,17 @@ def test_an_interrupted_script_promises_no_checkpoint(monkeypatch):
     monkeypatch.setattr(results, "read_all", Mock(side_effect=KeyboardInterrupt))
     done = call("scripts/status.py")
     assert done.returncode != 0 and done.stderr == "interrupted: start the same command again\n"
+
+
+@pytest.mark.parametrize("command", ["train.py", "rbue/__main__.py"])
+def test_an_interrupt_during_the_imports_shows_no_traceback(command, monkeypatch):
+    class Interrupted(ModuleType):
+        def __getattr__(self, name):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "rbue.main", Interrupted("rbue.main"))
+    with pytest.raises(SystemExit, match="interrupted: start the same command again"):
+        runpy.run_path(str(ROOT / command), run_name="__main__")
 
 
 def test_a_warning_of_the_suite_is_a_sentence_and_one_of_other_code_names_its_line():
