@@ -76,8 +76,7 @@ def legend(figure, looks, with_paper):
 
 def shown(frame):
     """Whether a point is near the others of its origin: our points may be far from the paper's."""
-    groups = [frame.groupby("origin")[metric] for metric in ("accuracy", "ece")]
-    accuracy, ece = (values.transform(framed, values.obj.name) for values in groups)
+    accuracy, ece = (frame.groupby("origin")[metric].transform(framed, metric) for metric in ("accuracy", "ece"))
     return accuracy & ece
 
 
