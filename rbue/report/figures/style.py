@@ -189,8 +189,10 @@ def limits(values, metric):
     return values.min() - margin, values.max() + margin
 
 
-def plain_ticks(along, steps=(1, 3)):
+def plain_ticks(along, steps=None):
     """Put plain numbers at these steps of each decade of a logarithmic axis, and nothing between them."""
+    low, high = along.get_view_interval()
+    steps = steps or ((1, 3) if high > 10 * low else (1, 2, 3, 4, 6))
     along.set_major_locator(LogLocator(subs=steps, numticks=8))
     along.set_major_formatter("{x:g}")
     along.set_minor_locator(NullLocator())
