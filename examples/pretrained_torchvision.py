@@ -44,6 +44,10 @@ def load(name: str, random_weights: bool) -> tuple[nn.Module, models.Weights]:
         raise ValueError(f"{name} is not a classifier of torchvision.models, such as resnet18")
     weights = models.get_model_weights(name).DEFAULT
     network = models.get_model(name, weights=None if random_weights else weights)
+    if getattr(network, "aux_logits", False):  # as in Inception; its second output is for training only
+        network.aux_logits = False
+        for part in [part for part, _ in network.named_children() if part.lower().startswith("aux")]:
+            setattr(network, part, None)
     return network.eval(), weights
 
 

@@ -81,6 +81,9 @@ class Traced(fx.Proxy):
     """A value in a traced forward. Plain torch.fx turns y += x into y = y + x, which leaves other names and views of y
     as they were."""
 
+    def __setitem__(self, index, value):
+        raise TypeError("it cannot record an assignment to a part of a tensor, as in x[:, 0] = y")
+
 
 def in_place(name):
     def update(self, other):
@@ -182,7 +185,11 @@ BY_HAND = "put rbue.DropReLU(q) in place of its rectifiers, or rbue.Dropout(p) w
 def refuse_mode(network):
     way_out = f"move this into a submodule, or {BY_HAND}"
     if getattr(network, "aux_logits", False):
-        way_out = "make it with aux_logits=False"  # torchvision's GoogLeNet and Inception
+        parts = [name for name, _ in network.named_children() if name.lower().startswith("aux")]
+        removed = "".join(
+            f" and network.{name} = None" for name in parts
+        )  # as in torchvision's GoogLeNet and Inception
+        way_out = f"make it with aux_logits=False, or set network.aux_logits = False{removed}"
     why = f"the forward of {type(network).__name__} differs between training and testing, or draws random numbers"
     raise UserError(f"{why}: {way_out}")
 

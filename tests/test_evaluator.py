@@ -361,6 +361,17 @@ def test_weights_that_take_the_images_type_are_no_obstacle_to_several_samples():
     assert torch.allclose(samples_of(net, x, 8), samples_of(net, x, 8, batch=1), atol=1e-5)
 
 
+@pytest.mark.parametrize("sizes", [(1, 8), (1, 1, 7), (8, 1)])
+def test_a_first_batch_of_one_image_does_not_decide_how_larger_ones_are_sampled(sizes):
+    class Prior(Own):
+        def forward(self, x):
+            return F.linear(self.first(x).relu(), self.weight) + self.weight.mean(1)[None].to(x)  # one row
+
+    torch.manual_seed(0)
+    net, x = rbue.randomize(Prior(None), q=0.5), torch.randn(9, 8)
+    assert torch.allclose(samples_of(net, x.split(sizes), 8), samples_of(net, x, 8), atol=1e-5)
+
+
 @pytest.mark.parametrize("samples", [1, 3])
 def test_a_late_image_that_affects_the_first_ones_is_noticed(samples):
     torch.manual_seed(0)

@@ -59,6 +59,8 @@ def test_without_noise_a_network_gives_the_mean_of_its_random_layers():
     torch.testing.assert_close(plain(X), last(F.leaky_relu(first(X), 0.4)))  # 1 - q of a negative input stays
     assert rbue.predict(random, X, samples=2).mutual_information.max() > 0  # the original keeps its noise
     assert "the network is a str: pass a torch.nn.Module" in refused(rbue.deterministic, "network.pt")
+    parallel = nn.parallel.DistributedDataParallel.__new__(nn.parallel.DistributedDataParallel)
+    assert "pass its .module" in refused(rbue.deterministic, parallel)
 
 
 def test_the_version_is_written_once():
@@ -191,7 +193,7 @@ def test_a_batch_with_too_few_numbers_of_its_own_is_refused():
         (DATASET, "put it into a torch.utils.data.DataLoader"),
         ({"images": X}, "images is a dict: it must be a tensor, a DataLoader"),
         (3, "images is a int"),
-        ([{"pixels": X}], 'a dict that has one under "images", but this one is a dict'),
+        ([{"pixels": X}], """a dict that has one under "images", but this one is a dict with 'pixels'"""),
         ([X.numpy()], "this one is a ndarray"),
         ([([X], 0)], "this one is a tuple"),
         ([], "images has no batch: pass at least one image, and a generator only once"),

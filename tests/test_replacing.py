@@ -613,6 +613,28 @@ def test_a_rectifier_in_place_on_shared_memory_is_refused_where_the_whole_is_rea
         rbue.randomize(own, q=1.0)
 
 
+class Skipped(nn.Module):
+    """A module that depends on its mode: stochastic depth, of which the output is a view of the input in eval mode, or
+    new memory if it is scaled."""
+
+    def __init__(self, scale=None):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, h):
+        if self.training:
+            return h * torch.rand(len(h), 1).round()
+        return h.view(-1, 2, 4).flatten(1) if self.scale is None else h * self.scale
+
+
+@torch.no_grad()
+def test_a_closed_module_that_returns_its_input_shares_memory_and_one_that_computes_does_not():
+    with pytest.raises(UserError, match=r"in-place rectifier overwrites memory that .* reads later"):
+        rbue.randomize(Sharing(Skipped()), q=1.0)
+    own, x = Sharing(Skipped(2.0)).eval(), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
 ALWAYS_ON = {
     "keyword": lambda h: F.dropout(h, 0.2, training=True),
     "position": lambda h: F.dropout(h, 0.2, True),

@@ -314,12 +314,29 @@ def test_a_network_that_depends_on_its_mode_in_its_own_forward_is_refused():
 @pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
 def test_networks_with_auxiliary_outputs_are_refused_with_the_way_out(name):
     make = getattr(torchvision.models, name)
-    with pytest.raises(UserError, match=r"differs between training and testing.*: make it with aux_logits=False"):
-        rbue.randomize(make(init_weights=False), q=0.5)
+    network = make(init_weights=False)
+    with pytest.raises(
+        UserError, match=r"differs between training and testing.*: make it with aux_logits=False"
+    ) as told:
+        rbue.randomize(network, q=0.5)
     assert sites(rbue.randomize(make(init_weights=False, aux_logits=False), q=0.5))
+    exec(str(told.value).partition("or set ")[2].replace(" and ", "; "), {"network": network})  # the other way
+    assert sites(rbue.randomize(network, q=0.5))
 
 
 # --- what forward writes, makes and opens -----------------------------------------------------------------------------
+
+
+def test_an_assignment_to_a_part_of_a_tensor_is_refused_in_plain_words():
+    class Masking(nn.Linear):
+        def forward(self, x):
+            h = super().forward(x)
+            h[:, 0] = 0
+            return h.relu()
+
+    told = r"it cannot record an assignment to a part of a tensor, as in x\[:, 0\] = y, in .*test_tracing\.py"
+    with pytest.raises(UserError, match=told):
+        rbue.randomize(Masking(8, 8), q=0.5)
 
 
 def test_a_counter_kept_in_forward_is_refused_and_left_as_it_was():

@@ -48,9 +48,10 @@ def images_of(batch: Batch) -> Tensor:
     else:
         found = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
     if not torch.is_tensor(found) or found.dim() == 0:
+        this = f"dict with {', '.join(map(repr, batch))}" if isinstance(batch, Mapping) else type(batch).__name__
         raise UserError(
             "a batch must be a tensor of images, a tuple or list that starts with one, or a dict that has one under "
-            f'"images", but this one is a {type(batch).__name__}'
+            f'"images", but this one is a {this}'
         )
     return found
 

@@ -84,7 +84,7 @@ Given = tuple[Tensor, Tensor, Mapping[str, Tensor]]  # images, their numbers, th
 
 class StackedIfPossible:
     """A sampler that stacks samples of a traced network if this gives the same numbers as one pass per sample. The
-    first images decide it.
+    first batch of at least two images decides it: one image cannot show that a tensor does not fit larger batches.
 
     The numbers differ if images of a batch affect each other, as in a batch statistic. Then a warning says so.
     """
@@ -97,7 +97,7 @@ class StackedIfPossible:
 
     def __call__(self, x: Tensor, rows: Tensor, **own: Tensor) -> Iterable[Tensor]:
         few, fewer = (first(count, x, rows, own) for count in (FEW, max(min(len(x), FEW) - 1, 2)))
-        tried, self.tried = self.tried, True
+        tried, self.tried = self.tried, self.tried or len(x) > 1
         if self.stacked and not tried and not self.agrees(self.stacked.network, few, fewer):
             self.stacked = None
         draws = self.stacked(x, rows, **own) if self.stacked else self.singly(self.samples, x, rows, own)

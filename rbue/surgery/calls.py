@@ -227,10 +227,21 @@ VIEW_MODULES = (nn.Flatten, nn.Unflatten, nn.Identity, *DROPOUTS.values())  # dr
 def viewed(graph, node):
     """Return the node whose memory a node's output may share, or None."""
     if node.op == "call_module":
-        shares = isinstance(graph.get_submodule(node.target), VIEW_MODULES)
+        module = graph.get_submodule(node.target)
+        shares = isinstance(module, VIEW_MODULES) or returns_input(graph, module)
     else:
         shares = node.op.startswith("call") and name_of(node) in VIEWS and not always_drops(node)
     return node.all_input_nodes[0] if shares or overwrites(graph, node) else None
+
+
+def returns_input(graph, module):
+    """Return whether a module that is not traced into may return its input or a view of it, as stochastic depth does in
+    eval mode."""
+    for inside in graphs_of(graph, module):
+        given = set(inside.graph.find_nodes(op="placeholder"))
+        if any(aliases_of(inside, out) & given for out in inside.graph.output_node().all_input_nodes):
+            return True
+    return False
 
 
 def always_drops(node):

@@ -21,6 +21,8 @@ from rbue.tracing import hidden_by, need_module, trace
 def deterministic(network: nn.Module) -> nn.Module:
     """Return the deterministic network: a copy in which every stochastic layer is replaced by its mean."""
     need_module(network)
+    if isinstance(network, nn.parallel.DistributedDataParallel):  # it remembers buffers that a copy does not have
+        raise UserError("DistributedDataParallel cannot be copied without noise: pass its .module")
     if origin := hidden_by(network):
         raise UserError(f"{origin} hides random layers, which would stay: pass the network as it was before {origin}")
     if isinstance(network, StochasticLayer):

@@ -158,7 +158,7 @@ def need_rectifiers(nodes, network):
         raise UserError(f"{type(network).__name__} is already random: start from the original network")
     if not nodes:
         why = f"{type(network).__name__} calls no nn.ReLU or F.relu, so there is nothing to make random"
-        raise UserError(f"{why}; MC-Dropout needs none (rbue.add_dropout, method=mc_dropout)")
+        raise UserError(f"{why}; dropout needs none: rbue.add_dropout in your code, or method=mc_dropout in the suite")
     return nodes
 
 
