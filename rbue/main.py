@@ -43,7 +43,11 @@ def skipped(run, result):
     if lacking := results.lacking(result):
         way_out = f"move {results.folder(run)} away to test again (its weights are kept)"
         return f"skipped, since it is finished; its result has no metric {', '.join(lacking)}: {way_out}"
-    return f"skipped, since it is finished: {results.folder(run)} (another results_dir= runs it again)"
+    trained = zip(run.trainings, result.trainings, strict=False)
+    changed = dict.fromkeys(name for part, record in trained for name in provenance.changed_code(part, record.own_code))
+    other = f", but with other code of {', '.join(changed)}" if changed else ""
+    way_out = "another results_dir= tests it again; another weights_dir= also trains it again"
+    return f"skipped, since it is finished{other}: {results.folder(run)} ({way_out})"
 
 
 def experiment(run):

@@ -226,6 +226,31 @@ def test_a_network_is_registered_by_its_function(door, digits):
     assert run.network is None and methods.build(run, 7, 100)(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_change_of_ones_own_method_or_network_is_told_with_old_weights_and_results(door, tmp_path):
+    from rbue.main import experiment, skipped
+
+    nets = (
+        "from torch import nn\ndef flat(num_classes): return nn.Sequential(nn.Flatten(), nn.Linear(3072, num_classes))"
+    )
+    files = {"one/__init__.py": SCHEMA.format(name="own"), "one/conf/method/own.yaml": own_yaml("own"), "nets.py": nets}
+    plugins.choose(["one"], own_arch(door(files) / "a", _target_="nets.flat"))
+    words = ["epochs=1", f"results_dir={tmp_path}/results", f"weights_dir={tmp_path}/weights"]
+    run = composed("arch=mine", "method=own", *words)
+    result = experiment(run)
+    assert [*result.trainings[0].own_code] == ["one", "nets"]
+    door({"nets.py": f'"""A comment."""\n{nets}  # another'})
+    assert "other code" not in skipped(run, result)
+    experiment(run)
+    door({"nets.py": nets + "\nSIZE = 3"})
+    assert "skipped, since it is finished, but with other code of nets: " in skipped(run, result)
+    with pytest.warns(
+        UserWarning, match=r"weights\.pt was trained with other code of nets: move it away to train again"
+    ):
+        experiment(run)
+    assert experiment(composed(*words)).trainings[0].own_code is None  # the suite's own code is no user's
+
+
 BRANCHES = """
 from torch import nn
 class Branches(nn.Linear):
@@ -569,7 +594,7 @@ def test_a_faulty_metric_is_refused_before_the_training(value, monkeypatch, digi
 def test_a_skipped_run_says_which_metrics_its_result_lacks(monkeypatch):
     from rbue.main import skipped
 
-    run, result = composed(), SimpleNamespace(metrics={"accuracy": 0.9})
+    run, result = composed(), SimpleNamespace(metrics={"accuracy": 0.9}, trainings=[])
     assert skipped(run, result).startswith("skipped, since it is finished: results/runs/digits/small/single")
     monkeypatch.setitem(metrics.OWN, "margin", len)
     said = skipped(run, result)

@@ -1,4 +1,5 @@
-"""Where a number comes from: the commit, the versions of what it was computed with, and the code of a training step."""
+"""Where a number comes from: the commit, the versions of what it was computed with, the code of a training step and of
+the user's own method and network."""
 
 import ast
 import hashlib
@@ -6,12 +7,14 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from inspect import getsource
 from textwrap import dedent
 
-from rbue import config
+from rbue import config, methods
 from rbue.runs import places
 
 
@@ -43,7 +46,38 @@ def step_code():
     """Return a hash of the code that decides the time of a training step and that all methods share. Training times of
     two commits compare if it is equal."""
     modules = [(places.PACKAGE / f"{module}.py").read_text(encoding="utf-8") for module in STEP]
-    sources = [*modules, *(dedent(getsource(part)) for part in (config.Run.optimizers, config.Run.sgd))]
+    return hash_of(*modules, *(dedent(getsource(part)) for part in (config.Run.optimizers, config.Run.sgd)))
+
+
+def own_code(run):
+    """Return {module: hash} of the user's own files that define the run's method and network."""
+    found = {}
+    for name in dict.fromkeys([methods.METHODS[run.method].__module__, network_module(run)]):
+        if name.partition(".")[0] not in ("", "rbue", "torch", "torchvision"):
+            with suppress(OSError, TypeError, KeyError):  # a module without a file, as in a notebook
+                found[name] = hash_of(getsource(sys.modules[name]))
+    return found
+
+
+def network_module(run):
+    """Return the name of the module that defines the run's network, '' if it cannot be found."""
+    if run.network is None:
+        return methods.origin(run)
+    from hydra.utils import get_object
+
+    with suppress(Exception):  # a module of the user's may raise anything; building the network says what is wrong
+        return get_object(run.network["_target_"]).__module__
+    return ""
+
+
+def changed_code(run, stored):
+    """Return the names of the user's own files that have changed since a training stored their hashes."""
+    now = own_code(run) if stored else {}
+    return [name for name in (stored or {}) | now if now.get(name) != stored.get(name)]
+
+
+def hash_of(*sources):
+    """Return a hash of Python code without comments, docstrings and formatting."""
     return hashlib.sha256(repr([structure(ast.parse(source)) for source in sources]).encode()).hexdigest()[:10]
 
 

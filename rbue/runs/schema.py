@@ -62,6 +62,7 @@ class Training:
     hardware: str | None = None
     engine: str | None = None
     code: str | None = None  # a hash of the code of a training step; old+new if it changed between checkpoints
+    own_code: dict[str, str] | None = None  # hashes of the user's own files that define the method and the network
     torch: str | None = None
     parameters: int | None = None
     alone_peak_memory_bytes: int | None = None

@@ -1,5 +1,6 @@
 """Weights and checkpoints on disk. They are written atomically and read as tensors and plain values, never as code."""
 
+import warnings
 import zlib
 from contextlib import contextmanager, suppress
 from zipfile import BadZipFile, ZipFile
@@ -8,7 +9,7 @@ import torch
 
 from rbue import methods
 from rbue.errors import UserError
-from rbue.runs import results
+from rbue.runs import provenance, results
 from rbue.runs.results import weights_folder
 
 
@@ -24,6 +25,7 @@ def load_trained(run, data, device):
     with check_content(path):
         check_identity(saved, run, path)
         check_images(saved, seen_images(data.train_labels, data.mean, data.std), run, path)
+        warn_of_code(saved["record"], run, path)
         network.load_state_dict(saved["network"])
         record = saved["record"]
     if not all(t.isfinite().all() for t in network.state_dict().values()):
@@ -51,6 +53,13 @@ def check_images(saved, ours, run, path):
     if (theirs := saved.get("images", ours)) != ours:
         way_out = "give the new images another name, or move the file away to train again"
         raise UserError(f"{path} was trained on other images of {run.trained_on} ({theirs}, and now {ours}): {way_out}")
+
+
+def warn_of_code(saved, run, path):
+    """Warn if the user's method or network has changed since the training: its settings alone identify a run."""
+    if changed := provenance.changed_code(run, saved.get("own_code")):
+        way_out = "move it away to train again, or give the changed method or network another name"
+        warnings.warn(f"{path} was trained with other code of {', '.join(changed)}: {way_out}", stacklevel=2)
 
 
 def steps_done(run):

@@ -12,10 +12,19 @@ from tqdm import tqdm
 from rbue.errors import Failed, UserError, failure, out_of_memory
 from rbue.progress import bars
 from rbue.runs import devices
-from rbue.runs.provenance import package_version, step_code
+from rbue.runs.provenance import own_code, package_version, step_code
 from rbue.runs.results import weights_folder
 from rbue.training import capture
-from rbue.training.checkpoints import build, check_content, check_identity, check_images, load_file, save, seen_images
+from rbue.training.checkpoints import (
+    build,
+    check_content,
+    check_identity,
+    check_images,
+    load_file,
+    save,
+    seen_images,
+    warn_of_code,
+)
 from rbue.training.curves import add_row, label, open_board, report_epoch, report_start
 from rbue.training.signals import Stop
 from rbue.training.step import Images, Step
@@ -37,6 +46,10 @@ class Training:
     alone: float | None = None  # seconds that the whole training would take with the GPU to itself
     peak: int | None = None  # bytes that it needs there
     board: object = None
+    own_code: dict = field(init=False)  # at the start, since files may change meanwhile
+
+    def __post_init__(self):
+        self.own_code = own_code(self.run)
 
     @property
     def processes(self):
@@ -65,6 +78,7 @@ class Training:
             with check_content(self.checkpoint):
                 check_identity(saved, self.run, self.checkpoint)
                 check_images(saved, self.images, self.run, self.checkpoint)
+                warn_of_code(saved, self.run, self.checkpoint)
                 self.step.load(saved["step"])
                 self.curve, self.seconds = saved["curve"], saved["seconds"]
                 self.origins = [o for o in saved.get("origins", []) if o != origin()] + [origin()]
@@ -77,7 +91,7 @@ class Training:
 
     def save_checkpoint(self):
         content = {"step": self.step.state(), "sums": self.step.sums, "curve": self.curve, "seconds": self.seconds}
-        content["origins"] = self.origins
+        content |= {"origins": self.origins, "own_code": self.own_code}
         save(self.checkpoint, content | {"identity": self.run.training_identity, "images": self.images})
 
     def finish_epoch(self, epoch):
@@ -106,6 +120,7 @@ class Training:
             **{key: "+".join(dict.fromkeys(o[key] for o in self.origins)) for key in origin()},
             "curve": {key: [float(f"{row[key]:.5g}") for row in self.curve] for key in ("loss", "accuracy", "kl")},
         }
+        record |= {"own_code": self.own_code} if self.own_code else {}
         saved = {"network": self.step.network.state_dict(), "record": record | shared | self.curve[-1]}
         about = {"identity": self.run.training_identity, "images": self.images}
         save(weights_folder(self.run) / "weights.pt", saved | about)
