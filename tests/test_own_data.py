@@ -540,6 +540,8 @@ def test_a_wrong_corruption_is_refused(registered, digits):
     corruption("float", (1,) * 5)(lambda images, *_: images / 255)
     with pytest.raises(UserError, match=r"float gives torch.float32 .* instead of torch.uint8"):
         own_set(digits, "float")
+    with pytest.raises(UserError, match=r"float gives torch.float32"):  # before the training
+        corrupted.offer_generated(digits, {"frost": None})
 
 
 # --- a metric ---------------------------------------------------------------------------------------------------------

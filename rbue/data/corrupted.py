@@ -106,7 +106,15 @@ def offer_generated(data, kept):
     refuse_size(data)
     if "frost" not in kept and CORRUPTIONS["frost"].constants(data.test_images.shape[-1]):
         warn_of_frost()
+    try_out_own(data.test_images[:2], kept)
     return Sets("generated", partial(read_or_make, kept, data), [*product(CORRUPTIONS, SEVERITIES)])
+
+
+def try_out_own(images, kept):
+    """Let the user's own corruptions refuse or fail before anything is trained."""
+    for name in [name for name in CORRUPTIONS if name not in TYPES and name not in kept]:
+        if CORRUPTIONS[name].constants(images.shape[-1]):
+            corrupt(images, name, SEVERITIES[0], torch.arange(len(images)))
 
 
 def refuse_size(data):
