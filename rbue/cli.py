@@ -269,6 +269,8 @@ def keep_failure(run, failed, told=False):
     """Write failed.json into the run's folder, and print the reason unless `told`."""
     try:
         results.write_failure(run, str(failed), failed.details)
+        if failed.details:
+            failed = Failed(f"{failed} (traceback: {results.folder(run) / 'failed.json'})", failed.details)
     except UserError as why:  # if the disk is full, the first error must still be reported
         print(f"failed: {why}", file=sys.stderr)
     if not told:

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clon
 from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results, refuse_unknown_filter
 from rbue.errors import UserError
 from rbue.processes import mapping
-from rbue.report.figures import draw, draw_general, headline, left_out, makes, networks
+from rbue.report.figures import RESULTS, draw, draw_general, headline, left_out, makes, networks
 from rbue.report.known import collect_known
 from rbue.report.records import NETWORK, records
 from rbue.runs.results import MAKES
@@ -61,7 +61,10 @@ def report(network, drawn, out, results):
             f"{', '.join(names)} ('{command}' makes {'it' if len(names) == 1 else 'them'})"
             for command, names in missing.items()
         )
-        print(f"  Not drawn yet, since no result here has the data: {told}")
+        own = (
+            "" if results == RESULTS else "; add the data_dir= and weights_dir= of your runs, if they are not the usual"
+        )
+        print(f"  Not drawn yet, since no result here has the data: {told}{own}")
 
 
 def only(runs, wanted):

@@ -37,9 +37,15 @@ def main(argv=None):
     asked = any(not word.startswith(("results_dir=", "weights_dir=")) for word in words)
     cells, notes = asked_cells(words) if asked else begun_cells(folder, words)
     if not cells:
-        print(f"{folder} holds no result yet: {COMMAND} -m sweep=demo makes some")
+        print(f"{folder} holds no result of a table yet{searched(folder)}: {COMMAND} -m sweep=demo makes some")
         return
     print("\n".join([sweeps.table(cells), *notes]))
+
+
+def searched(folder):
+    """Say how many results of a hyperparameter search a folder holds: they are in no table."""
+    count = sum(bool(result.config.get("holdout")) for result in results.read_all(folder))
+    return f" ({count} with holdout= are in no table)" if count else ""
 
 
 def asked_cells(words):

@@ -67,6 +67,8 @@ def test_a_refusal_names_a_result_whose_settings_are_those_of_no_row():
     runs = made_up.read([result("Single", epochs=2), result("SVI")])
     with pytest.raises(UserError, match=r"the rows are SVI; 1 result is of no row, such as \S+ \(epochs=2\)$"):
         compare(runs, "SVI", "Single")
+    with pytest.raises(UserError, match=r"the row SVI: there are no rows; 1 result is of no row"):
+        compare(made_up.read([result("Single", epochs=2)]), "SVI", "Single")
 
 
 def test_results_that_are_not_known_are_named_and_the_refusal_mentions_them(capsys):

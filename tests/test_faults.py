@@ -237,7 +237,9 @@ def test_any_error_in_a_sweep_leaves_its_traceback_in_the_runs_folder(digits_run
         1 / 0  # noqa: B018
     kept = json.loads((results.folder(run) / "failed.json").read_text())
     assert any("test_faults.py" in line for line in kept["traceback"])
-    assert capsys.readouterr().err == f"failed: {run.name}: ZeroDivisionError: division by zero\n"
+    where = f"(traceback: {results.folder(run)}/failed.json)"
+    assert capsys.readouterr().err == f"failed: {run.name}: ZeroDivisionError: division by zero {where}\n"
+    assert kept["reason"] == "ZeroDivisionError: division by zero"
     assert sweeps.cell(run).state == "failed"
 
 

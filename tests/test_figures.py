@@ -599,7 +599,7 @@ def test_the_command_needs_no_torch_and_says_what_is_missing_and_what_makes_it(t
     ]
     command = "python train.py -m sweep=rows dataset={} arch=resnet18 protocol=fast results_dir=" + str(runs)
     assert f": corruption box plots ('{command.format('cifar10_c')}' makes it); diversity matrices, framework" in line
-    assert line.endswith(f" and OOD images ('{command.format('cifar10')}' makes them)")
+    assert f" and OOD images ('{command.format('cifar10')}' makes them); add the data_dir= and weights_dir=" in line
 
 
 def test_the_command_that_makes_a_figure_names_the_users_plugins_and_yaml(monkeypatch):

@@ -234,6 +234,12 @@ def test_status_says_that_no_run_is_a_row(tmp_path):
     assert len(status("results_dir=found", cwd=tmp_path)[0]) == 2
 
 
+def test_status_counts_the_results_of_a_search_which_are_in_no_table(tmp_path):
+    made_up.write(tmp_path / "found", [digits_result(seed=seed, holdout=300) for seed in range(2)])
+    ((said,), _) = status("results_dir=found", cwd=tmp_path)
+    assert said.startswith("found holds no result of a table yet (2 with holdout= are in no table): ")
+
+
 def test_status_names_the_folder_of_results_as_the_other_scripts_do(tmp_path):
     made_up.write(tmp_path / "found", [digits_result()])
     said = status("--results", "found", cwd=tmp_path)
@@ -244,7 +250,7 @@ def test_status_refuses_a_missing_folder_unless_it_is_asked_for_a_sweep_that_has
     done = call("scripts/status.py", "--results", tmp_path / "none")
     assert done.returncode == 1 and done.stderr.startswith(f"refused: {tmp_path}/none is not a folder, so it holds no")
     (said,), _ = status("--results", tmp_path, cwd=tmp_path)
-    assert said.startswith(f"{tmp_path} holds no result yet: ")
+    assert said.startswith(f"{tmp_path} holds no result of a table yet: ")
     assert status("--results", tmp_path / "none", *TINY, cwd=tmp_path)[0][1].split()[3:8] == ["1", "0", "0", "0", "1"]
 
 

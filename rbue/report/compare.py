@@ -29,7 +29,7 @@ def compare(results, row, other):
     every = records(kept)
     runs = every[in_tables(every)]
     if unknown := [name for name in (row, other) if name not in set(runs.row)]:
-        there = f"the rows are {', '.join(dict.fromkeys(runs.row))}"
+        there = f"the rows are {', '.join(dict.fromkeys(runs.row))}" if len(runs) else "there are no rows"
         others = "" if len(kept) == len(results) else ", but some results are left out (see above)"
         raise UserError(f"no result is of the row {unknown[0]}: {there}{others}{of_no_row(every)}")
     found = [record for run in runs.itertuples() for record in our_records(run) if record["metric"] in QUALITY]
