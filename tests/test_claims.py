@@ -54,7 +54,7 @@ def test_the_verdict_on_the_papers_numbers_is_the_one_by_hand(claim):
 
 
 def test_every_verdict_that_differs_has_a_note():
-    assert {claim["id"] for claim in CLAIMS if "note" in claim} == DIFFER.keys()
+    assert {claim["id"] for claim in CLAIMS if "note" in claim} >= DIFFER.keys()
 
 
 COUNTED_BY_HAND = [
@@ -347,7 +347,7 @@ def test_a_claim_measured_only_elsewhere_is_not_tested_but_asked_there():
     )
     assert short(ours("F3", runs)) == "not tested (elsewhere reproduced)"
     few = ours("F3", [run for run in runs if run["config"]["method"] != "svi" and run["config"].get("p") != 0.5])
-    assert "On CIFAR-10 ResNet-18, too little is measured (so far reproduced). Fewer than half" in few.why
+    assert "On CIFAR-10 ResNet-18, too little is measured (so far reproduced). Only 25 of 55 comparisons" in few.why
     assert short(few) == "not tested (elsewhere so far reproduced)"
     assert ours("F1", runs).elsewhere.status == "not reproduced"  # it says 'consistently', and is not on par once
     jsd = {Q8: 0.02, Q95: 0.02, RRELU: 0.002, P2: 0.01, P5: 0.01}

@@ -123,6 +123,25 @@ def test_one_metric_alone_says_whether_the_other_one_is_worse():
     assert found == [YES, IN_ACCURACY, WORSE_IN_ECE, IN_ECE, NO, NO, WORSE_IN_ACCURACY, NO, NO]
 
 
+def test_differences_that_holms_correction_undoes_are_named_below_the_table():
+    """One p-value of 0.04 of eight: alone it counts, among eight it does not. Then seven of 0 and it again count."""
+    chance = Value(0.2, se=0.2 / 2.054)
+    sure = {f"ECE compared with {row}": Value(1.0, se=0.01) for row in "abcdefg"}
+    doubtful = {f"ECE compared with {row}": Value(0.0, se=0.01) for row in "abcdefg"}
+    said = "After Holm's correction for all 8, chance may explain 1 of them: accuracy compared with Single."
+    assert legend_of(doubtful | {"accuracy compared with Single": chance}).endswith(said)
+    assert "chance may explain" not in legend_of(sure | {"accuracy compared with Single": chance})
+    assert said in verdict.in_full([finding_with(doubtful | {"accuracy compared with Single": chance})])
+
+
+def finding_with(gaps):
+    return verdict.Finding("Is it better?", "better", NO, "It is not", "nothing", (), gaps)
+
+
+def legend_of(gaps):
+    return verdict.legend([finding_with(gaps)])
+
+
 def in_blocks(accuracy, ece, mean_jsd):
     """The printed numbers as ours, and those of MC-Dropout with dropout in every block of one network."""
     found, scores = measured(), {"accuracy": accuracy, "ece": ece, "mean_jsd": mean_jsd}

@@ -185,10 +185,12 @@ def agree(a, b):
 
 
 def inside(value, high, *lows):
-    """Judge min(lows) ≤ value ≤ high."""
+    """Judge min(lows) ≤ value ≤ high. A printed number may also lie on an end. A measured one that is inside, but not
+    beyond the noise, is unclear."""
     low = min(lows, key=lambda v: v.mean)
     worst = min(value - low, high - value, key=lambda gap: gap.mean)
-    return same_unless(worst.sign < 0, outcome_of(worst))
+    found = outcome_of(worst)
+    return same_unless(worst.sign < 0, found) if worst.half else found
 
 
 def joined(found, outcome, chance):
@@ -242,6 +244,11 @@ def at(wanted, check):
 
 def on(datasets, check):
     return lambda numbers, places: check(numbers, [place for place in places if place[0] in datasets])
+
+
+def where_measured(check):
+    """Leave out what is not measured, instead of counting it as missing."""
+    return lambda numbers, places: (item for item in check(numbers, places) if item.outcome is not None)
 
 
 def aside(check):

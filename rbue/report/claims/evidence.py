@@ -72,8 +72,7 @@ def alone(grade, noise):
     if len(grade.items) == 1:
         word = {1: "is for it", -1: "is against it", 0: "is unclear"}[grade.items[0].outcome]
         return f"{grade.part}{f' ({shown})' if shown else ''} {word}"
-    named = f"; against it is {culprits(grade.items)}" if culprits(grade.items) else ""
-    return f"{grade.part}: {tally([grade], noise)}" + (f" ({shown})" if shown else "") + named
+    return f"{grade.part}: {tally([grade], noise)}" + (f" ({shown})" if shown else "") + counterexamples(grade.items)
 
 
 def grouped(grades, noise):
@@ -94,6 +93,16 @@ def bracketed(grade, noise):
     inside = counts.get(grade.grade, f"{grade.count(1)} of {total} for it")
     shown = "" if named and inside == against else span(grade.items)  # the name has its own number
     return f"{grade.part} ({', '.join(filter(None, [inside, shown]))})"
+
+
+def counterexamples(items):
+    """Name the only comparison against a claim. If there are several and either sign can be against it, return their
+    range."""
+    if culprits(items):
+        return f"; against it is {culprits(items)}"
+    losing = [item for item in items if item.outcome == -1]
+    shown = span(losing) if losing and items[0].words != VERSUS else ""
+    return f"; those against it: {shown}" if shown and shown != span(items) else ""
 
 
 def culprits(items):

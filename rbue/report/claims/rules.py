@@ -113,20 +113,25 @@ def on_average(grade, parts):
 
 @dataclass(frozen=True)
 class Rule:
-    """How each part is graded, and how the parts make a verdict."""
+    """How each part is graded, how the parts make a verdict, and both in words."""
 
     grade: Callable
     join: Callable
+    words: str
 
     def __call__(self, parts):
         """Return the verdict on {part: items}. Parts without an item are left out."""
         return self.join(self.grade, [items for items in parts.values() if items])
 
 
-every = Rule(without_exception, all_needed)  # 'all', 'always', 'consistently', and single comparisons
-each_part = Rule(without_exception, agreed)  # claims of several parts, each as strict as `every`
-degree = Rule(by_share, on_average)  # claims that can hold in some places only
-balance = Rule(by_cell, agreed)  # a general 'better'
+# 'all', 'always', 'consistently', and claims about named rows
+every = Rule(without_exception, all_needed, "One counterexample is enough to fail")
+# claims of several parts, each as strict as `every`
+each_part = Rule(without_exception, agreed, "One counterexample is enough for a part to fail")
+# claims that can hold in some places only
+degree = Rule(by_share, on_average, "The share of comparisons decides")
+# a general 'better'
+balance = Rule(by_cell, agreed, "The share of comparisons decides, counted per dataset and network")
 
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from rbue.report.claims.checks import group_by
+from rbue.report.claims.predicates import PREDICATES
 from rbue.report.claims.rules import NOT_TESTED, OURS
 from rbue.runs.compose import canonical
 
@@ -19,10 +20,11 @@ tables and on our runs. Built by `make claims`: do not edit.
   is the verdict of the measured comparisons alone. "Elsewhere" is the verdict on other datasets or networks than the
   claim's. A dash means that our runs cannot decide the claim.
 - **From comparisons to a verdict.** A comparison asks, for example, whether one row has a lower ECE than another row on
-  the same network. It is for the claim, against it, or inside the noise. A claim that says "all" or "always" fails
-  with one counterexample. Any other claim holds if more than three quarters of its comparisons are for it. It holds
-  partly if at least a quarter is for it. It fails if fewer are for it and at least a quarter is against it. Otherwise,
-  it is inside the noise. All parts of a claim (accuracy, ECE) have the same weight.
+  the same network. It is for the claim, against it, or inside the noise. A claim that says "all" or "always", or that
+  is about named rows, fails with one counterexample. Any other claim holds if more than three quarters of its
+  comparisons are for it. It holds partly if at least a quarter is for it. It fails if fewer are for it and at least a
+  quarter is against it. Otherwise, it is inside the noise. All parts of a claim (accuracy, ECE) have the same weight.
+  Each claim names its rule beside its numbers.
 - **A claim that a method is better in general** is counted per dataset and network, since comparisons on one network
   share rows. On our numbers, the shares are averaged over the networks. On the paper's numbers, a sign-flip test over
   the networks decides at the 5 % level: the claim holds if it has significantly more wins than losses, fails if it has
@@ -77,11 +79,17 @@ def card(entry):
         "claim": entry.claim["claim"],
         "quote": entry.claim.get("quote"),
         "where": place(entry.claim["where"]),
-        "compared": entry.claim["decided_by"],
+        "compared": compared(entry),
         "note": entry.claim.get("note"),
         "paper": shown(entry.paper),
         "ours": [{"protocol": protocol} | shown(verdict) for protocol, verdict in entry.ours.items()],
     }
+
+
+def compared(entry):
+    """Return what is compared, and the rule that makes the verdict, if numbers make it."""
+    predicate = PREDICATES.get(entry.id)
+    return entry.claim["decided_by"] + (f". {predicate.rule.words}" if predicate else "")
 
 
 def shown(verdict):

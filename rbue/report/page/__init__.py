@@ -38,7 +38,7 @@ def build(results, paper_dir, figures_dir, benchmarks_dir):
     parts = {
         "in_short": verdict.in_short(suite.findings),
         "verdict": verdicts.opening(suite.findings),
-        "numbers": verdict.NUMBERS,
+        "numbers": verdict.legend(suite.findings),
         "reading": verdict.READING,
         "headline": headline,
         "too_dark": pictures.too_dark(drawn),

@@ -29,11 +29,11 @@ from rbue.report.verdict.quality import (
     mc_dropout,
     printed_numbers,
 )
-from rbue.report.verdict.text import BEGIN, END, NUMBERS, READING, Finding, in_full, in_short, markdown
+from rbue.report.verdict.text import BEGIN, END, READING, Finding, in_full, in_short, legend, markdown
 
-__all__ = ["BEGIN", "END", "IN_ONE", "NO", "NO_TIMES", "NUMBERS", "PARTLY", "QUESTIONS", "READING"]
+__all__ = ["BEGIN", "END", "IN_ONE", "NO", "NO_TIMES", "PARTLY", "QUESTIONS", "READING"]
 __all__ += ["UNKNOWN", "YES", "Finding", "build", "compare", "findings", "in_full", "in_short", "inference_cost"]
-__all__ += ["markdown"]
+__all__ += ["legend", "markdown"]
 
 RANKINGS = [  # question, metric, its name, and whether more (1) or less (-1) is better
     ("Which method has the lowest NLL?", "nll", "NLL", -1),
@@ -76,6 +76,6 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
 
 def findings(evidence: Evidence) -> list[Finding]:
     """Answer the questions about the paper's claims, then those about scores that it does not print, where known."""
-    claims = [Finding(question, short, *find(evidence), ids) for question, short, ids, find in QUESTIONS]
-    rankings = [(question, best_row(evidence, *metric)) for question, *metric in RANKINGS]
-    return claims + [Finding(question, "", *found, ()) for question, found in rankings if found]
+    every = [(question, short, ids, find(evidence)) for question, short, ids, find in QUESTIONS]
+    every += [(question, "", (), best_row(evidence, *metric)) for question, *metric in RANKINGS]
+    return [Finding(question, short, *f[:3], ids, f.gaps or {}) for question, short, ids, f in every if f]

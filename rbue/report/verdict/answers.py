@@ -3,15 +3,18 @@
 from typing import NamedTuple
 
 from rbue.report.claims.evidence import listed, places_text
+from rbue.report.claims.values import Value
 from rbue.report.rows import protocol_text
 
 
 class Found(NamedTuple):
-    """The answer to one question, the sentences that say why, and the main numbers in a few words."""
+    """The answer to one question, the sentences that say why, and the main numbers in a few words. `gaps`: RBUE's
+    differences from another method, by what is compared."""
 
     answer: str
     sentence: str
     brief: str = ""
+    gaps: dict[str, Value] | None = None
 
 
 YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"

@@ -163,7 +163,7 @@ def deep_ensemble(e: Evidence) -> Found:
         "metric, we chose the best variant on the test images. This favours RBUE"
     )
     on_par = {metric: 1 if gap.sign >= 0 else -1 for metric, gap in gaps.items()}
-    return Found(answer_per_metric(**on_par), text, f"best variant: {in_brief(gaps)}")
+    return Found(answer_per_metric(**on_par), text, f"best variant: {in_brief(gaps)}", named(gaps, "Deep Ensemble"))
 
 
 def baseline(name: str, rows: list[str], e: Evidence, reading: str = "") -> Found:
@@ -183,7 +183,13 @@ def baseline(name: str, rows: list[str], e: Evidence, reading: str = "") -> Foun
         f"better in both metrics in {better_in_both(e, pairs) or 'none'} of them and worse in both in "
         f"{better_in_both(e, reverse) or 'none'} (after Holm's correction)"
     )
-    return Found(answer_per_metric(**{metric: gap.sign for metric, gap in gaps.items()}), text, in_brief(gaps))
+    signs = {metric: gap.sign for metric, gap in gaps.items()}
+    return Found(answer_per_metric(**signs), text, in_brief(gaps), named(gaps, name))
+
+
+def named(gaps: dict[str, Value], other: str) -> dict[str, Value]:
+    """Return {`accuracy compared with Single`: its gap, ...}."""
+    return {f"{WORDS[metric][0]} compared with {other}": gap for metric, gap in gaps.items()}
 
 
 AT_THE_END = (

@@ -1,9 +1,10 @@
 """The findings as text: in one paragraph, as a table for the README, and in full for the page of claims."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rbue.report.claims.evidence import listed
+from rbue.report.claims.values import Value, holm
 from rbue.report.verdict.answers import IN_ONE, NO, PARTLY, UNKNOWN, YES
 
 BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
@@ -38,6 +39,7 @@ class Finding:
     sentence: str
     brief: str  # the main numbers in a few words; empty if the sentence has none
     ids: tuple[str, ...]  # the claims of the ledger that have the details
+    gaps: dict[str, Value] = field(default_factory=dict)  # the differences that decide the answer
 
     @property
     def address(self) -> str:
@@ -63,23 +65,36 @@ def in_short(found: list[Finding]) -> str:
     return before + name + after.replace(". RBUE", ". It").replace("RBUE", "it")
 
 
+def legend(found: list[Finding]) -> str:
+    """Say how to read the numbers of the answers, and which differences may be chance, since there are several."""
+    gaps = {what: gap for each in found for what, gap in each.gaps.items() if gap.p is not None}
+    stands = dict(zip(gaps, holm([gap.p for gap in gaps.values()]), strict=True))
+    lost = [what for what, gap in gaps.items() if gap.sign and not stands[what]]
+    if not lost:
+        return NUMBERS
+    return (
+        f"{NUMBERS} The intervals are not corrected for the number of differences. After Holm's correction for all "
+        f"{len(gaps)}, chance may explain {len(lost)} of them: {listed(lost)}."
+    )
+
+
 def markdown(found: list[Finding]) -> str:
     """Return the answer in one paragraph, then one line per question: its answer and the main numbers."""
     lines = [f"**{in_short(found)}.**", "", "| question | answer | numbers |", "| --- | --- | --- |"]
     for each in found:
         lines.append(f"| [{each.claim}]({DETAILS}#{each.address}) | **{capital(each.answer)}** | {each.numbers} |")
-    return "\n".join([*lines, "", LINKED + NUMBERS])
+    return "\n".join([*lines, "", LINKED + legend(found)])
 
 
 def in_full(found: list[Finding]) -> str:
     """Return every answer with all its sentences and the claims behind it, and how to read them."""
-    parts = ["## The main answers", READING]
+    parts = ["## The main answers", READING, legend(found).removeprefix(NUMBERS).strip()]
     for each in found:
         links = ", ".join(f"[{name}](#{name.lower()})" for name in each.ids)
         evidence = f" Claims: {links}." if links else ""
         head = f'<a id="{each.address}"></a>\n\n### {each.claim}'  # the README links to this address
         parts += [head, f"**{capital(each.answer)}.** {each.sentence}.{evidence}"]
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, parts))
 
 
 def capital(text: str) -> str:
