@@ -122,7 +122,9 @@ def line_about_network(error):
 
 
 def line_about_value(error):
-    """Return the line about a ValueError, which is Hydra's: a job's own errors are Failed by now."""
+    """Return the line about a ValueError of Hydra or OmegaConf, or None for any other: it is an error of the code."""
+    if not {"hydra", "omegaconf"} & {*Path(extract_tb(error.__traceback__)[-1].filename).parts}:
+        return None
     if not str(error).startswith("Config group override"):  # for arch=1 or arch=true
         return f"refused: {' '.join(str(error).split())}: {COMMAND} --help shows valid commands"
     words = [word for word in sys.argv[1:] if word.lstrip("+~").partition("=")[0] in ("", *GROUPS)]

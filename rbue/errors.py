@@ -59,7 +59,7 @@ def out_of_memory(error: BaseException, way_out: str) -> str:
     free = re.search(r"capacity of ([\d.]+ \w+) of which ([\d.]+ \w+)", text)
     asked = f" when {more[1]} more were asked for" if more else ""
     held = f"{free[2]} of its {free[1]} were free" if free else "no memory was left"
-    return f"the GPU is too small for this: {held}{asked}; {way_out}"
+    return f"the GPU has too little free memory: {held}{asked}; {way_out}"
 
 
 def memory_error(error: BaseException | None) -> BaseException | None:
@@ -91,7 +91,7 @@ def unless_number(value: Any) -> str:
 def one_of(choices: Collection[str], **values: Any) -> None:
     """Refuse a value that is not among the choices, and list them."""
     for name, value in values.items():
-        if value not in choices:
+        if value not in list(choices):
             raise UserError(f"{name}={value} is not known: choose one of {', '.join(choices)}")
 
 

@@ -54,10 +54,12 @@ class Tracer(fx.Tracer):
     def watching_draws(self, path):
         """Note a module that draws inside, the innermost one: the generators are put back before the outer one ends."""
         before = generators()
-        yield
-        if generators() != before:
-            self.drawing.add(path)
-            set_generators(before)
+        try:
+            yield
+        finally:
+            if generators() != before:
+                self.drawing.add(path)
+                set_generators(before)
 
     def create_node(self, *arguments, **more):
         node = super().create_node(*arguments, **more)
@@ -83,6 +85,11 @@ class Traced(fx.Proxy):
 
     def __setitem__(self, index, value):
         raise TypeError("it cannot record an assignment to a part of a tensor, as in x[:, 0] = y")
+
+    def __setattr__(self, name, value):
+        if name not in ("tracer", "node", "root", "attr", "_node"):  # fx's own
+            raise TypeError(f"it cannot record an assignment to an attribute of a tensor, as in x.{name} = y")
+        super().__setattr__(name, value)
 
 
 def in_place(name):
@@ -246,30 +253,68 @@ def in_modes_of(network, graph):
 
 @contextmanager
 def restored(network):
-    """Undo what code inside does to the modules' attributes and buffers. Yield a list that then names what it wrote."""
-    before = {name: (module, dict(vars(module))) for name, module in network.named_modules()}
+    """Undo what code inside does to the modules' attributes and buffers, also to lists, dicts and sets among them.
+    Yield a list that then names what it wrote."""
+    before = [(name, *kept) for name, module in network.named_modules() for kept in containers(module)]
     buffers = {name: (buffer, buffer.clone()) for name, buffer in network.named_buffers()}
     written = []
     try:
         yield written
     finally:
-        for name, (module, own) in before.items():
-            found = [key for key, value in vars(module).items() if key not in own or own[key] is not value]
-            written += [f"{name}.{key}".lstrip(".") for key in found if not key.startswith("_tensor_constant")]  # fx's
-            vars(module).clear()
-            vars(module).update(own)
+        for name, attribute, container, content in before:
+            changed = changes(container, content)
+            if changed and isinstance(container, list):
+                container[:] = content
+            elif changed:
+                container.clear()
+                container.update(content)
+            found = [attribute] if attribute and attribute not in REGISTERED else changed
+            written += [f"{name}.{key}".lstrip(".") for key in found if changed and not is_constant(key)]
         for name, (buffer, own) in buffers.items():
-            if not buffer.is_meta and not torch.equal(buffer, own):
+            if buffer.layout is torch.strided and not buffer.is_meta and not same_values(buffer, own):
                 written.append(name)
                 buffer.copy_(own)
+
+
+REGISTERED = ("_parameters", "_buffers", "_modules")
+
+
+def containers(module):
+    """Return (name, container, copy of it) of the module's attributes and of each list, dict and set among them."""
+    own = vars(module)
+    inner = [(key, value) for key, value in own.items() if isinstance(value, (dict, list, set))]
+    kinds = {dict: dict, list: list, set: set}
+    return [
+        (name, value, next(copy for kind, copy in kinds.items() if isinstance(value, kind))(value))
+        for name, value in [("", own), *inner]
+    ]
+
+
+def changes(container, before):
+    """Return the keys of a dict that were set or removed, or the numbers of other entries. Entries are compared by
+    identity."""
+    now, then = (each if isinstance(each, dict) else dict(enumerate(each)) for each in (container, before))
+    if isinstance(container, set):
+        now, then = ({id(entry): entry for entry in each} for each in (container, before))
+    return [key for key in {**then, **now} if key not in now or key not in then or now[key] is not then[key]]
+
+
+def is_constant(key):
+    """Return whether fx made this attribute, for a tensor that forward creates."""
+    return str(key).startswith("_tensor_constant")
+
+
+def same_values(buffer, other):
+    """Return whether two buffers are equal. NaN equals NaN."""
+    return torch.equal(buffer.nan_to_num(), other.nan_to_num())
 
 
 def refuse_written(network, written):
     """Refuse a forward that writes attributes or buffers, as a counter does: the graph would not write them."""
     if written:
         raise UserError(
-            f"the forward of {type(network).__name__} assigns self.{written[0]}, which a traced network does not do: "
-            f"keep it outside of forward, or {BY_HAND}"
+            f"the forward of {type(network).__name__} changes self.{written[0]}, which the new network would not do: "
+            f"change it outside of forward, or {BY_HAND}"
         )
 
 
@@ -319,8 +364,8 @@ def alike(node, other):
     which differ if they depend on the mode or on chance."""
     if described(node) != described(other):
         return False
-    if node.op == "get_attr" and node.target.startswith("_tensor_constant"):  # fx's name
-        return torch.equal(*(getattr(each.graph.owning_module, each.target).nan_to_num() for each in (node, other)))
+    if node.op == "get_attr" and is_constant(node.target):
+        return same_values(*(getattr(each.graph.owning_module, each.target) for each in (node, other)))
     return True
 
 
@@ -361,8 +406,23 @@ def reads_mode(module):
 
 def names_used(module):
     """Return the names that the code of a module's own functions uses."""
-    values = (value for kind in type(module).__mro__ if kind is not nn.Module for value in vars(kind).values())
-    return {name for value in values if inspect.isfunction(value) for name in value.__code__.co_names}
+    return {name for function in functions_of(module) for name in names_in(function.__code__)}
+
+
+def functions_of(module):
+    """Yield the functions of a module's classes, also static methods, properties and what a decorator wraps."""
+    for kind in type(module).__mro__:
+        for value in vars(kind).values() if kind is not nn.Module else ():
+            function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+            if inspect.isfunction(function):
+                yield from {function, inspect.unwrap(function)}
+
+
+def names_in(code):
+    """Yield the names that code uses, also inside of comprehensions and inner functions."""
+    yield from code.co_names
+    for inner in filter(inspect.iscode, code.co_consts):
+        yield from names_in(inner)
 
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # in a graph, they follow all others

@@ -305,3 +305,18 @@ def test_work_goes_on_when_nobody_reads_its_output_any_more(redirect):
                 print("a line", file=stream, flush=True)
                 print("more, which waits in the buffer", file=stream)
         assert pipe.write("still open") and not pipe.closed
+
+
+@pytest.mark.parametrize(("made_by", "shown"), [("numpy", None), ("hydra", "refused: too long: ")])
+def test_only_a_value_that_hydra_refuses_is_blamed_on_the_command_line(made_by, shown, tmp_path):
+    """Any other ValueError is an error of the code, whose traceback is needed."""
+    path = tmp_path / made_by / "core.py"
+    error = raised_in(path, "raise ValueError('too long')")
+    assert (cli.one_line(error) or "").startswith(shown or "") and bool(cli.one_line(error)) == bool(shown)
+
+
+def raised_in(path, code):
+    try:
+        exec(compile(code, str(path), "exec"))
+    except ValueError as error:
+        return error

@@ -40,9 +40,18 @@ def test_a_gpu_too_small_for_a_pack_says_what_to_lower(digits_run, few_digits, m
     with pytest.raises(UserError) as refused:
         loop.fit([digits_run(f"seed={k}") for k in range(3)], few_digits, CPU)
     assert str(refused.value) == (
-        "the GPU is too small for this: 1.25 GiB of its 139.81 GiB were free when 2.50 GiB more were asked for; "
+        "the GPU has too little free memory: 1.25 GiB of its 139.81 GiB were free when 2.50 GiB more were asked for; "
         "lower pack=3, which changes no result"
     )
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError(OUT_OF_MEMORY), PermissionError(13, "no", "weights.pt")])
+def test_weights_are_not_blamed_for_too_little_memory_or_rights(error, tmp_path, monkeypatch):
+    """The advice to move them away would cost a training."""
+    torch.save({}, tmp_path / "weights.pt")
+    monkeypatch.setattr(torch, "load", raising(error))
+    with pytest.raises(type(error)):
+        checkpoints.load_file(tmp_path / "weights.pt", CPU)
 
 
 @pytest.mark.parametrize("at_once", [True, False])

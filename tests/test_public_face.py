@@ -15,6 +15,7 @@ from PIL import Image
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
+from torchvision.ops import StochasticDepth
 
 import rbue
 from rbue import noise
@@ -94,8 +95,10 @@ def test_a_mutual_information_below_the_rounding_of_float32_is_right():
 
 
 def test_samples_that_were_not_kept_are_refused():
+    found = rbue.predict(network(), X, samples=2)
     with pytest.raises(rbue.UserError, match=r"did not keep its samples: .+keep_samples=True"):
-        rbue.predict(network(), X, samples=2).samples  # noqa: B018
+        found.samples  # noqa: B018
+    assert not hasattr(found, "samples")
 
 
 def test_a_network_without_noise_has_no_mutual_information():
@@ -589,6 +592,51 @@ def test_a_forward_that_overwrites_another_argument_gets_it_unchanged_in_each_pa
     assert scale.item() == 1
     for drawn in found.samples:
         torch.testing.assert_close(drawn, network(x, torch.ones(1)).softmax(-1), check_dtype=False)
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_tensors_inside_of_an_argument_are_unchanged_in_each_pass(traced):
+    class Shifted(nn.Sequential):
+        def forward(self, x, extra):
+            return super().forward(x) + extra["shift"].add_(1)
+
+    own = Shifted(nn.Linear(6, 8), nn.ReLU() if traced else rbue.DropReLU(1.0), nn.Linear(8, 3))
+    given, extra = rbue.randomize(own, q=1.0) if traced else own, {"shift": torch.zeros(3)}
+    found = rbue.predict(given, X, samples=4, forward_kwargs={"extra": extra}, keep_samples=True).samples
+    assert extra["shift"].sum() == 0 and torch.equal(found[0], found[3])
+
+
+class Merging(nn.Linear):
+    """Like a layer of LoRA: train() and eval() change its weight."""
+
+    merged = False
+
+    def train(self, mode=True):
+        if self.merged == mode:
+            self.weight.data += -1 if mode else 1
+            self.merged = not mode
+        return super().train(mode)
+
+
+def test_a_train_of_ones_own_is_called_after_a_prediction_too():
+    own = nn.Sequential(Merging(6, 8), rbue.DropReLU(0.5), nn.Linear(8, 3)).train()
+    weight = own[0].weight.clone()
+    rbue.predict(own, X, samples=2)
+    assert own[0].training and not own[0].merged and torch.allclose(own[0].weight, weight, atol=1e-6)
+
+
+def test_a_prediction_leaves_nothing_behind_in_the_network():
+    own = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), StochasticDepth(0.5, "row"), nn.Linear(8, 3))
+    random = rbue.randomize(own, q=0.5)
+    before = dict(random.meta)
+    rbue.predict(random, X, samples=2)
+    assert random.meta == before
+
+
+def test_a_sparse_buffer_is_no_obstacle_to_a_prediction():
+    own = nn.Sequential(nn.Linear(6, 8), rbue.DropReLU(0.5), nn.Linear(8, 3))
+    own.register_buffer("adjacency", torch.eye(3).to_sparse())
+    assert rbue.predict(own, X, samples=2).mean.shape == (len(X), 3)
 
 
 def test_a_network_in_data_parallel_is_predicted_by_itself(monkeypatch):

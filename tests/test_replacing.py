@@ -71,7 +71,7 @@ def test_another_layer_takes_the_rectifiers_place():
         ({"layer": Dropout(0.2)}, "Dropout does not rectify, so it cannot replace rectifiers: rbue.add_dropout"),
         ({"layer": nn.RReLU()}, r"torch.*\.RReLU is not a stochastic layer: use .* rbue\.RReLU\(\)"),
         ({"layer": RReLU}, r"<class 'rbue.layers.RReLU'> is not a stochastic layer: use .* rbue\.RReLU\(\)"),
-        ({"layer": 0.9}, r"0\.9 is not a stochastic layer: use rbue\.DropReLU\(q\)"),
+        ({"layer": 0.9}, r"0\.9 is not a stochastic layer: use rbue\.DropReLU\(0\.9\)"),
         ({"network": nn.Linear(2, 2), "q": 0.5}, r"Linear calls no nn\.ReLU or F\.relu"),
         ({"network": lambda x: x.relu(), "q": 0.9}, "the network is a function: pass a torch.nn.Module"),
         ({"network": rbue.randomize(Users(), q=0.5), "q": 0.9}, "already random"),

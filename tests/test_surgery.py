@@ -428,3 +428,17 @@ def test_a_view_that_is_overwritten_after_the_noise_is_not_overwritten_before_it
     once, every = surgery.split_at_noise(network)
     with torch.no_grad(), noise.counted(network, 0, 0, rows):
         assert torch.equal(every(*once(x)), network(x))
+
+
+def test_dropout_after_an_in_place_rectifier_whose_result_is_dropped_is_read():
+    class Block(nn.Sequential):
+        def forward(self, x):
+            x = self[0](x)
+            self[1](x)
+            return self[2](x)
+
+    network = nn.Sequential(Block(nn.Linear(8, 32), nn.ReLU(inplace=True), nn.Linear(32, 3)))
+    found = rbue.predict(
+        rbue.add_dropout(network, Dropout(0.5), "relu"), torch.rand(4, 8), samples=3, keep_samples=True
+    )
+    assert (found.samples.std(0) > 1e-6).all()

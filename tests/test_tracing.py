@@ -348,7 +348,7 @@ def test_a_counter_kept_in_forward_is_refused_and_left_as_it_was():
             return super().forward(x).relu()
 
     network = Counting(8, 8)
-    with pytest.raises(UserError, match=r"the forward of Counting assigns self\.steps"):
+    with pytest.raises(UserError, match=r"the forward of Counting changes self\.steps"):
         rbue.randomize(network, q=0.5)
     assert network.steps == 0 and "steps" not in vars(network)
 
@@ -364,9 +364,104 @@ def test_a_counter_in_a_buffer_is_refused_and_left_as_it_was():
             return super().forward(x).relu() * self.seen
 
     network = Counting()
-    with pytest.raises(UserError, match=r"the forward of Counting assigns self\.seen"):
+    with pytest.raises(UserError, match=r"the forward of Counting changes self\.seen"):
         rbue.randomize(network, q=0.5)
     assert network.seen == 0
+
+
+class Remembering(nn.Linear):
+    """Its forward writes in one of the ways that a graph does not repeat."""
+
+    def __init__(self, way):
+        super().__init__(8, 8)
+        self.way, self.listed, self.named, self.chosen = way, [1], {"a": 1}, {1}
+        self.register_buffer("mean", torch.ones(()))
+
+    def forward(self, x):
+        h = super().forward(x).relu()
+        if self.way == "mean":
+            self.mean = 0.9 * self.mean + 0.1 * x.mean()
+        if self.way == "listed":
+            self.listed.append(h)
+        if self.way == "named":
+            self.named["a"] = h
+        if self.way == "chosen":
+            self.chosen.add(h)
+        return h
+
+
+@pytest.mark.parametrize("way", ["mean", "listed", "named", "chosen"])
+def test_what_forward_keeps_is_refused_and_left_as_it_was(way):
+    network = Remembering(way)
+    with pytest.raises(UserError, match=rf"the forward of Remembering changes self\.{way}"):
+        rbue.randomize(network, q=0.5)
+    assert (network.listed, network.named, network.chosen) == ([1], {"a": 1}, {1}) and torch.equal(
+        network.mean, torch.ones(())
+    )
+
+
+def test_an_assignment_to_the_data_of_a_tensor_is_refused():
+    class Renormalised(nn.Linear):
+        def forward(self, x):
+            self.weight.data = torch.renorm(self.weight.data, p=2, dim=0, maxnorm=1)
+            return super().forward(x).relu()
+
+    with pytest.raises(UserError, match=r"an assignment to an attribute of a tensor, as in x\.data = y"):
+        rbue.randomize(nn.Sequential(nn.Linear(8, 8), Renormalised(8, 8)), q=0.5)
+
+
+def test_a_buffer_that_holds_nan_was_not_written():
+    network = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())
+    network[1].running_var[0] = torch.nan
+    assert sites(rbue.randomize(network, q=0.5)) == [DropReLU]
+
+
+def test_generators_are_put_back_if_tracing_fails():
+    class Drawing(nn.Linear):
+        def forward(self, x):
+            random.random()
+            raise ValueError
+
+    before = random.getstate()
+    with pytest.raises(UserError):
+        rbue.randomize(Drawing(8, 8), q=0.5)
+    assert random.getstate() == before
+
+
+def rectify(x):
+    return F.relu(x)
+
+
+class Closed(nn.Module):
+    """torch.fx cannot trace it, so that its code alone tells whether it rectifies."""
+
+    alias = staticmethod(F.relu)
+
+    def __init__(self, way):
+        super().__init__()
+        self.way = getattr(self, way)
+
+    def forward(self, x):
+        return self.way(x + 0 if x.mean() > 0 and self.training else x)
+
+    @staticmethod
+    def static(x):
+        return F.relu(x)
+
+    def by_global(self, x):
+        return rectify(x)
+
+    def nested(self, x):
+        return (lambda y: F.relu(y))(x)
+
+
+@pytest.mark.parametrize("way", ["alias", "static", "by_global", "nested"])
+def test_rectifiers_in_functions_that_a_closed_module_calls_are_found(way, monkeypatch):
+    for other in {"alias", "static", "by_global", "nested"} - {way}:
+        monkeypatch.setattr(Closed, other, None)
+    network = nn.Sequential(nn.Linear(4, 8), Closed(way), nn.Linear(8, 8), nn.ReLU())
+    with pytest.raises(UserError, match=r"1 is a Closed, whose rectifiers torch\.fx does not see"):
+        rbue.randomize(network, q=0.5)
 
 
 def test_a_constant_in_forward_stays_out_of_the_users_network():

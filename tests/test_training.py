@@ -181,6 +181,13 @@ def test_a_loss_that_is_not_a_number_stops_the_run(digits_run, few_digits):
     assert not (results.weights_folder(run) / "weights.pt").exists()
 
 
+def test_a_penalty_that_is_not_a_number_is_not_blamed_on_the_loss(digits_run, few_digits):
+    run, steps = digits_run("lr=0.1"), SimpleNamespace(sums=torch.tensor([3.0, 5.0, torch.nan]), per_epoch=10)
+    training_run = SimpleNamespace(run=run, step=steps)
+    said = str(loop.Training.finish_epoch(training_run, 2))
+    assert said == f"the penalty (KL) of {run.training_name} is nan in epoch 3: lower lr=0.1"
+
+
 @pytest.mark.parametrize("name", ["weights.pt", "checkpoint.pt"])
 def test_a_truncated_file_is_named_and_left_alone(name, digits_run, few_digits):
     run = digits_run("epochs=1")

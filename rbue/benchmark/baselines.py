@@ -50,8 +50,10 @@ def plain_network(arch, classes):
 def pytorch_defaults():
     """Let cuDNN choose by heuristics, as in a paper's repository."""
     ours, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, False
-    yield
-    torch.backends.cudnn.benchmark = ours
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = ours
 
 
 class PlainLoop:

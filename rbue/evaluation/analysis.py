@@ -7,6 +7,7 @@ deterministic network; the variance of each DropReLU layer (Section 3.4); and on
 import base64
 import io
 import logging
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -163,11 +164,10 @@ def variance(run, network, data, device):
         row = {"site": len(found), "name": sites[site], **variances(site.q, *inputs)}
         found.append(row | {"monte_carlo": monte_carlo(site, *inputs, counted)})
 
-    hooks = [site.register_forward_pre_hook(measure) for site in sites]
-    with counted(0, torch.arange(len(images), device=device)):
+    with ExitStack() as hooks, counted(0, torch.arange(len(images), device=device)):
+        for site in sites:
+            hooks.callback(site.register_forward_pre_hook(measure).remove)
         network(augment.normalise(images, data.mean.to(device), data.std.to(device)))
-    for hook in hooks:
-        hook.remove()
     return found
 
 

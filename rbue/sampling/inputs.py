@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_map_only
 from torch.utils.data import Dataset, IterableDataset
 
 from rbue.errors import UserError, first_line
@@ -48,12 +50,20 @@ def images_of(batch: Batch) -> Tensor:
     else:
         found = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
     if not torch.is_tensor(found) or found.dim() == 0:
-        this = f"dict with {', '.join(map(repr, batch))}" if isinstance(batch, Mapping) else type(batch).__name__
         raise UserError(
             "a batch must be a tensor of images, a tuple or list that starts with one, or a dict that has one under "
-            f'"images", but this one is a {this}'
+            f'"images", but this one is {kind_of(batch)}'
         )
     return found
+
+
+def kind_of(batch: Any) -> str:
+    """Say what a batch is that has no images."""
+    if isinstance(batch, Mapping):
+        return f"a dict with {', '.join(map(repr, batch))}"
+    if torch.is_tensor(batch):
+        return "a tensor without dimensions"
+    return f"a {type(batch).__name__}" + (": use torch.from_numpy" if isinstance(batch, np.ndarray) else "")
 
 
 def need_as_many_dimensions(shape: torch.Size, first: torch.Size) -> torch.Size:
@@ -129,7 +139,7 @@ def divide_kwargs(
     each = {name: value for name, value in tensors.items() if len(value) == len(images)}
     device = device_of(network)
     shared = {name: value for name, value in kwargs.items() if name not in each}
-    return {name: v.to(device) if torch.is_tensor(v) else v for name, v in shared.items()}, each
+    return tree_map_only(Tensor, lambda value: value.to(device), shared), each
 
 
 def refuse_missing(network: nn.Module, kwargs: Mapping[str, Any]) -> None:
@@ -150,8 +160,10 @@ def refuse_unknown(network: nn.Module, kwargs: Mapping[str, Any]) -> None:
     names = {p.name for p in list(taken)[1:] if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     unknown = set() if any(p.kind == p.VAR_KEYWORD for p in taken) else set(kwargs) - names
     if unknown:
-        raise UserError(
-            f"the network takes no keyword argument {', '.join(sorted(unknown))}: rbue.randomize fixes those whose "
-            "default is None, a bool or a string, so wrap your network in a module whose forward takes them without a "
-            "default, and randomize that"
+        way_out = (
+            "rbue.randomize fixes those whose default is None, a bool or a string, so wrap your network in a module "
+            "whose forward takes them without a default, and randomize that"
+            if isinstance(network, fx.GraphModule)
+            else f"it takes {', '.join(sorted(names)) or 'only images'}"
         )
+        raise UserError(f"the network takes no keyword argument {', '.join(sorted(unknown))}: {way_out}")

@@ -18,6 +18,10 @@ from rbue.surgery import device_of
 from rbue.tracing import hidden_by, need_module
 
 
+class NotKept(UserError, AttributeError):
+    """So `hasattr(prediction, "samples")` tells whether it has them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """What `predict` returns, in float32. It is computed in float64: the mutual information is a small difference."""
@@ -36,7 +40,7 @@ class Prediction:
     def samples(self) -> Tensor:
         """Probabilities of all samples, (samples, images, classes)."""
         if self.kept is None:
-            raise UserError("this prediction did not keep its samples: ask for them with predict(keep_samples=True)")
+            raise NotKept("this prediction did not keep its samples: ask for them with predict(keep_samples=True)")
         return self.kept
 
 
@@ -62,10 +66,11 @@ def predict(
     which is its position in the input. `index` sets other numbers, one per image in the order of the input, so that a
     part of a dataset gets the same predictions as within the full dataset. A dict may have its numbers under "index".
 
-    Threads may share a network: only one of them computes at a time.
+    Threads may share a network. Only one thread of a process computes a prediction at a time.
 
     `forward_kwargs` are passed to the network's forward. If `images` is a tensor, keyword arguments that are tensors
-    with one row per image are split into batches and repeated with the images. All others are passed unchanged.
+    with one row per image are split into batches and repeated with the images. All others go to every
+    pass, tensors on the network's device.
     """
     need_module(network)
     if isinstance(network, nn.DataParallel):

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from rbue import metrics, noise, surgery
 from rbue.errors import UserError
@@ -43,12 +43,13 @@ def evaluating(network: nn.Module) -> Iterator[None]:
         network.eval()
         yield
     finally:
+        network.train(modes[network])  # calls the network's own train(), as eval() did
         for module, mode in modes.items():
             module.training = mode
         for own, given in buffers:  # a forward written by hand may assign them, or write into them
             own |= {name: buffer for name, buffer in given.items() if alike(own.get(name), buffer)}
         for buffer, before in values:
-            if not torch.equal(buffer, before):
+            if buffer.layout is torch.strided and not torch.equal(buffer, before):
                 buffer.copy_(before)
 
 
@@ -209,7 +210,8 @@ def call(network: nn.Module, *images: Tensor, **kwargs: Any) -> Any:
 
 
 def copied(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.clone() if torch.is_tensor(value) else value for name, value in kwargs.items()}
+    """Copy the tensors, also inside of lists and dicts."""
+    return tree_map_only(Tensor, torch.clone, dict(kwargs))
 
 
 class Stacked:
@@ -240,9 +242,4 @@ class Stacked:
 
 def repeated(given: Any, times: int) -> Any:
     """Repeat the rows of all tensors in `given`, also inside tuples, as x.max(1) returns. Single numbers stay."""
-
-    def repeat(value: Any) -> Any:
-        has_rows = torch.is_tensor(value) and value.dim() > 0
-        return value.repeat(times, *[1] * (value.dim() - 1)) if has_rows else value
-
-    return tree_map(repeat, given)
+    return tree_map_only(Tensor, lambda t: t.repeat(times, *[1] * (t.dim() - 1)) if t.dim() else t, given)

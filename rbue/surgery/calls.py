@@ -11,7 +11,7 @@ from torch.nn.utils import parametrize
 
 from rbue.errors import UserError
 from rbue.layers import StochasticLayer
-from rbue.tracing import DROPOUTS, OPERATORS, Tracer, callers, in_mode, is_dropout, names_used, restored
+from rbue.tracing import DROPOUTS, OPERATORS, Tracer, callers, functions_of, in_mode, is_dropout, names_in, restored
 
 FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.relu.default}
 FUNCTIONAL |= {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
@@ -128,20 +128,14 @@ def is_closed_function(target):
     return inspect.isfunction(target) and not (target.__module__ or "").startswith("torch.")
 
 
-def names_rectifier(function, outer=()):
+def names_rectifier(function, seen=None):
     """Return whether the code of a Python function names a rectifier, or calls a function of its module that does."""
+    seen = set() if seen is None else seen
+    seen.add(function)
     names = set(names_in(function.__code__))
     inner = [function.__globals__.get(name) for name in names]
-    called = [f for f in inner if inspect.isfunction(f) and f not in (function, *outer)]
     found = {"relu", "relu_"} & names or any(isinstance(value, nn.ReLU) for value in inner)
-    return bool(found) or any(names_rectifier(f, (function, *outer)) for f in called)
-
-
-def names_in(code):
-    """Yield the names that code uses, also inside of comprehensions and inner functions."""
-    yield from code.co_names
-    for inner in filter(inspect.iscode, code.co_consts):
-        yield from names_in(inner)
+    return bool(found) or any(names_rectifier(f, seen) for f in inner if inspect.isfunction(f) and f not in seen)
 
 
 def hides_rectifier(graph, module):
@@ -154,8 +148,8 @@ def hides_rectifier(graph, module):
     shown = any(map(shows_rectifier, inside))
     if shown or len(inside) == 2:
         return shown
-    named = is_own(module) and {"relu", "relu_"} & names_used(module)
-    return bool(named) or any(hides_rectifier(graph, child) for child in module.children())
+    named = is_own(module) and any(map(names_rectifier, functions_of(module)))
+    return named or any(hides_rectifier(graph, child) for child in module.children())
 
 
 def shows_rectifier(graph):
@@ -272,6 +266,13 @@ def refuse_views(graph, source, new):
     before = {n for n in aliases_of(graph, source) - {source} if order[n] < order[new]}
     if later := [n for n in before for u in n.users if order[u] > order[new] and not asks_shape(u)]:
         raise UserError(f"an in-place rectifier overwrites memory that {later[0]} reads later: use inplace=False there")
+
+
+def read_after(graph, source, new):
+    """Let all users of `source` that come after `new` read `new` instead."""
+    order = {n: k for k, n in enumerate(graph.graph.nodes)}
+    for user in [u for u in source.users if order[u] > order[new]]:
+        user.replace_input_with(source, new)
 
 
 def asks_shape(node):

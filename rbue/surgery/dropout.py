@@ -12,8 +12,10 @@ from rbue.surgery.calls import (
     modules_called,
     name_of,
     overwrites,
+    read_after,
     rectifiers,
     refuse_hidden,
+    refuse_views,
     warn_of_hooks,
 )
 from rbue.surgery.wiring import call, copy_for, finish, need_stochastic, wire
@@ -23,7 +25,8 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTran
 
 
 def add_dropout(network: nn.Module, layer: StochasticLayer, placement: str) -> fx.GraphModule:
-    """Return a copy of the network with `layer` inserted at the placement, which the paper does not specify.
+    """Return a new network with `layer` inserted at the placement, which the paper does not specify. It shares its
+    weights with `network`.
 
     last: on the input of the last layer with weights, which must be linear, also where other layers read this input.
     relu, conv: after every rectifier, after every convolution.
@@ -59,6 +62,10 @@ def refuse_random(graph, placement):
 def follow(graph, node, layer):
     new = call(graph, node, layer, node)
     node.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
+    if overwrites(graph, node):
+        source = node.all_input_nodes[0]
+        refuse_views(graph, source, new)
+        read_after(graph, source, new)
 
 
 def before_last_linear(graph):

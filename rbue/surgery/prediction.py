@@ -116,6 +116,7 @@ def parts_of(graph: fx.GraphModule, each: Sequence[str]) -> Parts:
     state = what_split_depends_on(graph, each)
     if graph not in SPLIT or SPLIT[graph][0] != state:
         SPLIT[graph] = state, split_at_noise(graph, each)
+    graph.meta.pop("opened", None)  # it would be saved with the network
     return SPLIT[graph][1]
 
 

@@ -27,6 +27,7 @@ from rbue.surgery.calls import (
     name_of,
     names_rectifier,
     overwrites,
+    read_after,
     rectifiers,
     refuse_hidden,
     refuse_views,
@@ -43,7 +44,7 @@ def randomize(
     q: float | None = None,
     position: Literal["all", "first", "last"] = "all",
 ) -> fx.GraphModule:
-    """Return a copy of a traceable network with DropReLU(q) in place of its rectifiers.
+    """Return a new network, traced from `network`, with DropReLU(q) in place of its rectifiers. The two share weights.
 
     `layer` is another stochastic layer to use instead, such as RReLU(). `position` says which rectifiers become random:
     all, or only the first or last in execution order. Other activations stay as they are, and a warning names them.
@@ -171,9 +172,7 @@ def replace(graph, node, layer):
     node.replace_all_uses_with(new)
     if overwrites(graph, node):
         refuse_views(graph, source, new)
-        order = {n: k for k, n in enumerate(graph.graph.nodes)}
-        for user in [u for u in source.users if order[u] > order[new]]:
-            user.replace_input_with(source, new)
+        read_after(graph, source, new)
     graph.graph.erase_node(node)
 
 

@@ -2,6 +2,7 @@
 
 import copy
 from itertools import count
+from numbers import Real
 from typing import TypeVar
 
 import torch
@@ -17,7 +18,8 @@ Network = TypeVar("Network", bound=nn.Module)
 def need_stochastic(layer):
     if not isinstance(layer, StochasticLayer):
         what = f"{type(layer).__module__}.{type(layer).__name__}" if isinstance(layer, nn.Module) else repr(layer)
-        ours = "rbue.DropReLU(q), rbue.RReLU(), rbue.Dropout(p) or one of your own"
+        ours = "rbue.DropReLU(q), rbue.RReLU(), rbue.Dropout(p) or a subclass of rbue.layers.StochasticLayer"
+        ours = f"rbue.DropReLU({layer}) or rbue.Dropout({layer})" if isinstance(layer, Real) else ours
         raise UserError(f"{what} is not a stochastic layer: use {ours}")
 
 

@@ -79,6 +79,8 @@ def load_file(path, device):
             if archive.testzip():
                 raise BadZipFile
         return torch.load(path, map_location=device, weights_only=True)
+    except (torch.OutOfMemoryError, MemoryError, PermissionError):  # the file may be whole
+        raise
     except Exception as error:  # a truncated zip, an unknown pickle, a bad disk: the remedy is the same for all
         raise UserError(f"{path} cannot be read ({type(error).__name__}): move it away to train again") from error
 
@@ -88,6 +90,8 @@ def check_content(path):
     """Refuse a file that can be read but does not belong to this training."""
     try:
         yield
+    except torch.OutOfMemoryError:  # the file may be right
+        raise
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
         why = f"{path} is not of this training ({type(error).__name__})"
         raise UserError(f"{why}: move it away to train again") from error

@@ -31,10 +31,10 @@ def report_start(bar, hardware, precision, epochs):
 
 
 def report_epoch(bar, row, epochs, left):
-    """Show the epoch on the progress bar. Without a terminal, print ten lines per training, with the seconds left."""
+    """Show the epoch on the progress bar. Without a terminal, print up to eleven lines, with the time left."""
     figures = {"loss": f"{row['loss']:.3f}", "training accuracy": f"{row['accuracy']:.1%}"}
     bar.set_postfix(figures)
-    if bar.disable and row["epoch"] % -(-epochs // 10) == 0:
+    if bar.disable and (row["epoch"] % -(-epochs // 10) == 0 or row["epoch"] == epochs):
         text = "  ".join(f"{name} {value}" for name, value in figures.items())
         rest = f"  {duration(left)} left" if row["epoch"] < epochs else ""
         print(f"{bar.desc}: epoch {row['epoch']}/{epochs}  {text}{rest}", file=sys.stderr, flush=True)

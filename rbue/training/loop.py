@@ -100,7 +100,8 @@ class Training:
         self.step.sums.zero_()
         if not math.isfinite(loss + kl):
             name, lr = self.run.training_name, self.run.lr
-            return Failed(f"the loss of {name} is {loss} in epoch {epoch + 1}: lower lr={lr:g}")
+            what, value = ("penalty (KL)", kl) if math.isfinite(loss) else ("loss", loss)
+            return Failed(f"the {what} of {name} is {value} in epoch {epoch + 1}: lower lr={lr:g}")
         row = {"epoch": epoch + 1, "loss": loss, "accuracy": accuracy, "kl": kl, "lr": self.step.lr.item()}
         self.curve.append(row)
         add_row(self.curve_file, row)
