@@ -224,11 +224,14 @@ def in_multirun():
 
 
 def parse(cfg):
-    """Return the job's Run. Refuse a sweep without -m, since Hydra starts several runs only with -m."""
+    """Return the job's Run. Refuse a sweep or a launcher without -m: Hydra would ignore them."""
     progress.hide(in_multirun() and HydraConfig.get().runtime.choices.launch != "packed")  # jobs share one terminal
-    name = HydraConfig.get().runtime.choices.get("sweep")
+    choices = HydraConfig.get().runtime.choices
+    name, launch = choices.get("sweep"), choices.launch
     if name and not in_multirun():
         raise UserError(f"sweep={name} is many runs: {COMMAND} -m sweep={name} starts them")
+    if launch != "packed" and not in_multirun():
+        raise UserError(f"launch={launch} starts jobs only with -m: {COMMAND} -m launch={launch} ...")
     return compose.parse(cfg)
 
 

@@ -46,7 +46,7 @@ def skipped(run, result):
     trained = zip(run.trainings, result.trainings, strict=False)
     changed = dict.fromkeys(name for part, record in trained for name in provenance.changed_code(part, record.own_code))
     other = f", but with other code of {', '.join(changed)}" if changed else ""
-    way_out = "another results_dir= tests it again; another weights_dir= also trains it again"
+    way_out = "a new results_dir= tests it again; with a new weights_dir= too, it is also trained again"
     return f"skipped, since it is finished{other}: {results.folder(run)} ({way_out})"
 
 

@@ -12,13 +12,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 from rbue.cli import one_sentence_errors, parse_with_plugins, parser_of_results
+from rbue.errors import UserError
 from rbue.report import verdict
 from rbue.report.claims import build, markdown, our_frames, summary
 from rbue.report.claims.text import counts
 from rbue.report.known import collect_known
-from rbue.report.tables import put_between
+from rbue.report.tables import around, put_between
 from rbue.report.verdict import BEGIN, END
-from rbue.runs.results import write
+from rbue.runs.results import MAKES, write
 
 
 def arguments(argv):
@@ -26,8 +27,8 @@ def arguments(argv):
     parser.add_argument("--print", action="store_true", help="also print every claim's verdict to the terminal")
     parser.add_argument("--readme", help="also write the verdict into this README, between its markers")
     args = parse_with_plugins(parser, argv)
-    if args.readme and not all(mark in Path(args.readme).read_text(encoding="utf-8") for mark in (BEGIN, END)):
-        parser.error(f"{args.readme} has no place for the verdict: write the lines '{BEGIN}' and '{END}' into it")
+    if args.readme:
+        around(args.readme, BEGIN, END)
     return args
 
 
@@ -36,6 +37,8 @@ def main(argv=None):
     found = collect_known(args.results)
     frames = our_frames(found)
     ledger, answers = build(found, args.paper, frames), verdict.build(found, args.paper, frames)
+    if args.readme and not answers:
+        raise UserError(f"{args.results} holds no result for an answer, so {args.readme} keeps its own: {MAKES}")
     write(args.out, markdown(ledger, verdict.in_full(answers) if answers else ""))
     if args.readme:
         put_between(args.readme, BEGIN, END, verdict.markdown(answers))

@@ -27,7 +27,7 @@ from rbue.data.corrupted import MANIFEST, clean_sha256, read_manifest, refuse_si
 from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from rbue.data.corruptions.weather import NoTextures, texture_digest
 from rbue.data.files import open_npy, sha256
-from rbue.errors import UserError, one_of
+from rbue.errors import UserError, one_of, within
 from rbue.runs import devices, locks, results
 from rbue.runs.compose import size_of
 
@@ -204,6 +204,7 @@ def arguments():
         "--device", default="auto", help="auto, cpu, cuda or one GPU such as cuda:1 (default: %(default)s)"
     )
     args = parse_with_plugins(parser, None)
+    within(0, 2**31 - 1, seed=args.seed)
     args.types = args.types or [*CORRUPTIONS]
     for name in args.types:
         one_of(CORRUPTIONS, types=name)

@@ -6,6 +6,7 @@ python scripts/status.py results_dir=theirs              # results of another fo
 """
 
 import argparse
+import os
 import sys
 from collections import defaultdict
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # runs from a clone, without an install
 
 from rbue.cli import one_sentence_errors, parse_with_plugins, refuse_lists, take_plugins
+from rbue.config import FOLDERS
 from rbue.errors import UserError
 from rbue.runs import results, sweeps
 from rbue.runs.places import COMMAND
@@ -34,7 +36,8 @@ def main(argv=None):
     words = take_plugins(args.words) + ([f"results_dir={args.results}"] if args.results else [])
     refuse_lists(words)
     folder = dict(word.split("=", 1) for word in words if "=" in word).get("results_dir", "results/runs").strip("'\"")
-    asked = any(not word.startswith(("results_dir=", "weights_dir=")) for word in words)
+    folder = os.path.expanduser(folder)
+    asked = any(word.partition("=")[0] not in FOLDERS for word in words)
     cells, notes = asked_cells(words) if asked else begun_cells(folder, words)
     if not cells:
         print(f"{folder} holds no result of a table yet{searched(folder)}: {COMMAND} -m sweep=demo makes some")
@@ -52,6 +55,8 @@ def asked_cells(words):
     """Return the cells of a sweep. If more of them have results of the other precision, which means that they were
     trained on other hardware than this machine's, return those, and a note."""
     cells = [sweeps.cell(run) for run in sweeps.runs_of(words)]
+    if not cells:
+        raise UserError(f"{' '.join(words)} gives no run: a range or a list of choices is empty")
     done = sum(one.state == "done" for one in cells)
     if done == len(cells) or any(word.startswith("precision=") for word in words):
         return cells, []

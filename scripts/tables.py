@@ -19,7 +19,7 @@ from rbue.report import peers, position
 from rbue.report.cells import build
 from rbue.report.known import collect_known
 from rbue.report.records import records
-from rbue.report.tables import BEGIN, END, coverage, headline, put_between, summary, write
+from rbue.report.tables import BEGIN, END, around, coverage, headline, put_between, summary, write
 from rbue.runs.results import MAKES
 
 
@@ -28,12 +28,12 @@ def arguments(argv):
     parser.add_argument("--dataset", help="only this dataset's tables")
     parser.add_argument("--protocol", help="only this protocol's tables")
     parser.add_argument("--readme", help="also write the measured tables into this README, between its markers")
-    parser.add_argument("--print", action="store_true", help="also print the measured rows to the terminal")
+    parser.add_argument("--print", action="store_true", help="also print the measured tables to the terminal")
     args = parse_with_plugins(parser, argv)
     if args.readme and (args.dataset or args.protocol):
         parser.error("--readme needs all tables: leave out --dataset and --protocol")
-    if args.readme and not all(mark in Path(args.readme).read_text(encoding="utf-8") for mark in (BEGIN, END)):
-        parser.error(f"{args.readme} has no place for the tables: write the lines '{BEGIN}' and '{END}' into it")
+    if args.readme:
+        around(args.readme, BEGIN, END)
     return args
 
 
@@ -66,7 +66,7 @@ def main(argv=None):
             print(f"\n{summary(table)}\n")
         print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {coverage(table)}")
     for protocol, cells in position.build(runs, args.paper).items():
-        if args.protocol in (None, protocol):
+        if args.protocol in (None, protocol) and not args.dataset:
             paths = position.write(protocol, cells, args.out)
             print(f"{paths[0].with_suffix('')}.{{md,tex,csv}}: {(cells.n > 0).sum()} of {len(cells)} rows measured")
     beside = peers.build(runs, args.paper)

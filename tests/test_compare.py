@@ -35,6 +35,13 @@ def test_an_unpaired_comparison_covers_seeds_if_a_row_has_several():
     assert set(compare(runs[:2], "SVI", "Single").over) == {"images"}
 
 
+def test_rows_that_share_no_network_are_named_with_their_networks():
+    runs = [result("SVI"), result("Single", place=("cifar100", "vgg13"))]
+    said = r"SVI on CIFAR-10 with ResNet-18 \(matched\), Single on CIFAR-100 with VGG-13 \(matched\)"
+    with pytest.raises(UserError, match=said):
+        compare(made_up.read(runs), "SVI", "Single")
+
+
 def test_a_row_is_not_compared_with_itself():
     with pytest.raises(UserError, match="row and other are both SVI: name two rows"):
         compare(made_up.read([result("SVI")]), "SVI", "SVI")

@@ -16,9 +16,21 @@ import torch
 from conftest import ROOT, files_at_most, refused
 from sklearn.datasets import load_sample_images
 
-from rbue.data import load
-from rbue.data.corruptions import CORRUPTIONS, SEVERITIES, TYPES, Draws, corrupt, jpeg, noise, spatter, weather
+from rbue.data import corruptions, load
+from rbue.data.corruptions import (
+    CORRUPTIONS,
+    SEVERITIES,
+    TYPES,
+    Corruption,
+    Draws,
+    corrupt,
+    jpeg,
+    noise,
+    spatter,
+    weather,
+)
 from rbue.data.corruptions.severities import CIFAR, CONSTANTS, TINY
+from rbue.errors import UserError
 from rbue.runs import locks, results
 
 NOISE = {"gaussian_noise": "gaussian", "shot_noise": "shot", "impulse_noise": "impulse", "speckle_noise": "speckle"}
@@ -411,3 +423,11 @@ def test_the_images_are_the_ones_that_were_published(size):
         made = [corrupt(images, name, severity, torch.arange(6), saved=0) for severity in SEVERITIES]
         digests[name] = hashlib.sha256(torch.stack(made).numpy()).hexdigest()[:12]
     assert digests == {name: both[size == 64] for name, both in DIGESTS.items()}
+
+
+def test_images_that_are_not_square_are_refused_with_the_sizes_and_not_with_the_constants():
+    every = CORRUPTIONS | {"posterize": Corruption(lambda images, bits, draws: images, (6, 5, 4, 3, 2))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corruptions, "CORRUPTIONS", every)
+        with pytest.raises(UserError, match=r"posterize takes uint8 images \(N, 3, size, size\), not "):
+            corrupt(torch.zeros(1, 3, 8, 6, dtype=torch.uint8), "posterize", 1, torch.arange(1))

@@ -230,3 +230,10 @@ def test_what_no_result_could_hold_is_refused_before_training(key):
     for name in ("mobile net", "a/b", "", ".hidden"):
         with pytest.raises(UserError, match=f"{key}={name} cannot be used: a name may only have letters"):
             replace(run, **{key: name})
+
+
+def test_a_file_that_cannot_be_opened_is_not_called_no_result(tmp_path):
+    """The advice to move it away would cost a finished run."""
+    (tmp_path / "result.json").mkdir()
+    with pytest.raises(UserError, match=r"result\.json cannot be read: Is a directory$"):
+        schema.read(tmp_path / "result.json")

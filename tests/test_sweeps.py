@@ -126,6 +126,28 @@ def test_a_sweep_without_m_says_how_it_is_started(tmp_path):
     assert done.returncode != 0 and done.stderr.strip() == said
 
 
+def test_a_launcher_without_m_says_how_it_is_started(tmp_path):
+    """Hydra would ignore it and train here, perhaps on the login node of a cluster."""
+    done = call("train.py", *TINY, "launch=slurm", cwd=tmp_path)
+    said = "refused: launch=slurm starts jobs only with -m: python train.py -m launch=slurm ..."
+    assert done.returncode != 0 and done.stderr.strip() == said and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("grid", "words", "said"),
+    [
+        ("sweep=loop dataset=digits", ["sweep=loop"], "sweep=loop is a line of itself: change its YAML file"),
+        ("dataset=digits", ["sweep=loop", "sweep=demo"], "write several as sweep=loop,demo"),
+    ],
+)
+def test_a_sweep_that_names_itself_or_another_one_is_refused(grid, words, said, tmp_path):
+    path = tmp_path / "conf" / "sweep" / "loop.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"# @package hydra.sweeper\ngrids: ['{grid}']\n")
+    done = call("train.py", "--config-dir", "conf", "-m", *words, cwd=tmp_path)
+    assert done.returncode != 0 and said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
 SHARING = [*TINY, "method=single,deep_ensemble"]  # Single is the ensemble's first member
 
 

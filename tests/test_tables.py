@@ -658,7 +658,8 @@ def test_the_committed_tables_are_what_the_committed_results_give():
     ("text", "results", "says"),
     [
         (f"a\n{BEGIN}\nb\n{END}\nc", "", "holds no result that can be read"),
-        ("no marks", ROOT / "results/runs", "has no place for the tables"),
+        ("no marks", ROOT / "results/runs", "has no place for this text"),
+        (f"a\n{END}\nb\n{BEGIN}\nc", ROOT / "results/runs", "has no place for this text"),
     ],
 )
 def test_a_readme_is_left_alone_without_results_or_a_place_for_them(text, results, says, tmp_path):

@@ -19,8 +19,9 @@ from rbue.report.records import records
 from rbue.report.rows import LABELS, PROPOSED
 from rbue.report.verdict import NO, PARTLY, UNKNOWN, YES
 from rbue.report.verdict.answers import IN_ACCURACY, IN_ECE, WORSE_IN_ACCURACY, WORSE_IN_ECE, answer_per_metric
+from rbue.report.verdict.cost import inference_cost
 from rbue.report.verdict.evidence import ENSEMBLE, SINGLE, Evidence, corrupted_passes, costs, gather, scores
-from rbue.report.verdict.quality import beside_printed, signed
+from rbue.report.verdict.quality import baseline, beside_printed, signed
 from rbue.runs.compose import canonical
 from rbue.runs.results import collect
 
@@ -128,14 +129,42 @@ def test_differences_that_holms_correction_undoes_are_named_below_the_table():
     chance = Value(0.2, se=0.2 / 2.054)
     sure = {f"ECE compared with {row}": Value(1.0, se=0.01) for row in "abcdefg"}
     doubtful = {f"ECE compared with {row}": Value(0.0, se=0.01) for row in "abcdefg"}
-    said = "After Holm's correction for all 8, chance may explain 1 of them: accuracy compared with Single."
+    said = "with Holm's correction for all 8, chance may explain 1 of them, accuracy compared with Single."
     assert legend_of(doubtful | {"accuracy compared with Single": chance}).endswith(said)
     assert "chance may explain" not in legend_of(sure | {"accuracy compared with Single": chance})
     assert said in verdict.in_full([finding_with(doubtful | {"accuracy compared with Single": chance})])
 
 
+def test_what_chance_may_explain_does_not_decide_an_answer():
+    found = shift(accuracy=5, ece=-0.05)
+    assert answers(found)[f"better than {SINGLE}"] == YES
+    lost = [f"accuracy compared with {SINGLE}", f"ECE compared with {SINGLE}"]
+    careful = baseline(SINGLE, [SINGLE], replace(found, by_chance=lost))
+    assert careful.answer == NO and careful.brief.count("(may be chance)") == 2
+
+
+@pytest.mark.parametrize("variants", [[], PROPOSED[:1]])
+def test_answers_exist_without_dropout_before_the_classifier(variants):
+    """MC-Dropout is measured in every block alone, and no variant of RBUE or one."""
+    found = in_blocks(90, 0.01, 1.0)
+    kept = {k: v for k, v in found.ours.values.items() if k[2].endswith(BLOCK) or k[2] in variants}
+    only = replace(found, ours=Numbers(kept, dict.fromkeys(kept, 1)))
+    found = {finding.short: finding for finding in verdict.findings(only)}
+    dropout = found[f"better than {BASELINES[1]}"]
+    assert dropout.brief.startswith("With dropout in every block") and ("the variants" in dropout.brief) == bool(
+        variants
+    )
+    assert found[DIVERSE].answer == (NO if variants else UNKNOWN)
+
+
+def test_a_result_without_its_number_of_passes_has_no_test_time():
+    found = measured()
+    kept = {key: value for key, value in found.ours.values.items() if key[3] != "passes"}
+    assert inference_cost(replace(found, ours=Numbers(kept, found.ours.n))).answer == UNKNOWN
+
+
 def finding_with(gaps):
-    return verdict.Finding("Is it better?", "better", NO, "It is not", "nothing", (), gaps)
+    return verdict.Finding("Is it better?", "better", NO, "It is not", "nothing", gaps, ())
 
 
 def legend_of(gaps):
@@ -181,8 +210,8 @@ def test_a_comparison_names_the_variants_with_the_lowest_and_the_highest_ece():
 def test_wins_and_losses_in_both_metrics_are_counted(accuracy, ece, counts):
     sentence = about(f"better than {BASELINES[1]}", shift(accuracy, ece)).sentence
     won, lost = counts
-    assert "each variant with MC-Dropout(0.2) or MC-Dropout(0.5) on each network: 90 comparisons" in sentence
-    told = f"better in both metrics in {won or 'none'} of them and worse in both in {lost or 'none'}"
+    assert "each variant with MC-Dropout(0.2) or MC-Dropout(0.5) on each network. Of these 90 comparisons" in sentence
+    told = f"better in both metrics in {won} and worse in both in {lost}"
     assert sentence.endswith(f"{told} (after Holm's correction)")
 
 
@@ -638,4 +667,4 @@ def test_every_link_of_the_readme_into_the_page_of_claims_has_a_target():
 )
 def test_the_first_sentence_in_short_names_rbue(answers, text):
     words = zip(("fast", "good", "cheap"), answers, strict=True)
-    assert verdict.in_short([verdict.Finding("", short, answer, "", "", ()) for short, answer in words]) == text
+    assert verdict.in_short([verdict.Finding("", short, answer, "", "", {}, ()) for short, answer in words]) == text

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from rbue.errors import UserError
 from rbue.progress import padded
 from rbue.report.cells import of_paper, worth_showing
 from rbue.report.columns import METHOD, MISSING, grid, pipe
@@ -125,10 +126,19 @@ def side_by_side(protocols, metrics=HEADLINE):
 BEGIN, END = "<!-- results: built by make tables -->", "<!-- end of results -->"
 
 
+def around(readme, begin, end):
+    """Return the text of a README before one mark and after another, or refuse a README without them."""
+    before, first, rest = Path(readme).read_text(encoding="utf-8").partition(begin)
+    _, second, after = rest.partition(end)
+    if not (first and second):
+        raise UserError(f"{readme} has no place for this text: write the line '{begin}' and below it '{end}' into it")
+    return before, after
+
+
 def put_between(readme, begin, end, text):
     """Replace the text between two marks of a README."""
-    before, _, rest = Path(readme).read_text(encoding="utf-8").partition(begin)
-    results.write(readme, f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}")
+    before, after = around(readme, begin, end)
+    results.write(readme, f"{before}{begin}\n{text}\n{end}{after}")
 
 
 # --- files and the terminal -------------------------------------------------------------------------------------------

@@ -306,7 +306,9 @@ def read(path: str | Path) -> Result:
         if not isinstance(content, dict):
             raise TypeError("its JSON is not an object in {}")
         return parse(content | {"folder": str(path.parent)})
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError, OSError) as error:
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError) as error:
         cut = isinstance(error, json.JSONDecodeError)
         fault = "is damaged, since it is not valid JSON" if cut else "is not a result of this suite"
         raise UserError(f"{path} {fault} ({error}): move it away to redo it") from error

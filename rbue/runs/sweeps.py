@@ -81,17 +81,21 @@ def combine_choices(words, parser):
     return combinations
 
 
-def expand(words, parser, compose):
+def expand(words, parser, compose, outer=()):
     """Yield all jobs of a command line. `sweep=name` stands for the lines of conf/sweep/name.yaml; other words win."""
+    if len(sweeps := [word.removeprefix("sweep=") for word in words if word.startswith("sweep=")]) > 1:
+        raise UserError(f"Hydra would take the last sweep alone: write several as sweep={','.join(sweeps)}")
     for job in combine_choices(words, parser):
         names = [word for word in job if word.startswith("sweep=")]
         rest = [word for word in job if word not in names]
         if not names:
             yield rest
             continue
+        if names[0] in outer:
+            raise UserError(f"{names[0]} is a line of itself: change its YAML file")
         for line in lines(names, rest, compose):
-            refuse_other_method(names[-1], line, rest)
-            yield from expand([*line.split(), *rest], parser, compose)
+            refuse_other_method(names[0], line, rest)
+            yield from expand([*line.split(), *rest], parser, compose, (*outer, *names))
 
 
 def refuse_other_method(name, line, rest):

@@ -127,6 +127,7 @@ def _constants(images, name, severity):
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
         raise UserError(f"corruptions take uint8 images (N, 3, size, size), not {got}")
     if images.shape[2] != images.shape[3] or not kind.constants(images.shape[3]):
-        sizes = " or ".join(f"(N, 3, {size}, {size})" for size in kind.severities)
+        sizes = kind.severities if isinstance(kind.severities, dict) else ["size"]
+        sizes = " or ".join(f"(N, 3, {size}, {size})" for size in sizes)
         raise UserError(f"{name} takes uint8 images {sizes}, not {got}")
     return kind.constants(images.shape[3])[severity - 1]

@@ -19,7 +19,7 @@ NAMES = {"accuracy": "accuracy", "ece": "ECE", "time": "training time"}
 NAMES |= {"mean_jsd": "Mean-JSD", "max_jsd": "Max-JSD", "mean_dis": "Mean-DIS", "max_dis": "Max-DIS"}
 NAMES |= {"passes": "test passes", "parameters": "parameters"}
 RATIO = "{:.2f}×"
-SHOWN = {"accuracy": "{:+.2f} pp", "ece": "{:+.3f}", "jsd": "{:+.4f}", "dis": "{:+.4f}", "time": RATIO}
+SHOWN = {"accuracy": "{:+z.2f} pp", "ece": "{:+z.3f}", "jsd": "{:+z.4f}", "dis": "{:+z.4f}", "time": RATIO}
 COARSE = {"accuracy": 1.5, "ece": 0.015}  # with a larger error, two numbers cannot be called the same
 
 

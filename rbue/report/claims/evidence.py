@@ -150,7 +150,7 @@ def span(items):
     values = [item.shown for item in items if item.shown is not None]
     if not values:
         return ""
-    return from_to(values, lambda value: items[0].form.format(value + 0.0)).replace(" pp to ", " to ")
+    return from_to(values, items[0].form.format).replace(" pp to ", " to ")
 
 
 def beyond(items):

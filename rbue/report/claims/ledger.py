@@ -22,6 +22,11 @@ class Entry:
     def id(self):
         return self.claim["id"]
 
+    @property
+    def is_papers(self):
+        """Whether the paper makes this claim. One is ours: what the corrected theory predicts."""
+        return self.claim["section"] != "derived"
+
 
 def load(paper_dir):
     return read_paper(paper_dir, "claims")["claims"]

@@ -130,7 +130,8 @@ def count_text(statuses):
 
 
 def counts(ledger):
-    """Yield (whose numbers, the count of each verdict)."""
+    """Yield (whose numbers, the count of each verdict). Our own claim is not counted."""
+    ledger = [entry for entry in ledger if entry.is_papers]
     for what, read in (("numbers", False), ("text, by reading", True)):
         found = [entry.paper.status for entry in ledger if (entry.paper.by == "reading") == read]
         yield f"The paper's own {what}: {len(found)} claims", count_text(found)

@@ -151,10 +151,11 @@ MORE = [
 ]
 MORE_NOTE = (
     "All scores but NLL and Brier score are computed from `predictions.npz`. The four ECEs use bins of equal width, as "
-    "in the tables; bins with equally many images; bins within each predicted class; and the paper's literal formula, "
-    "which bins by the true class's score and is not a calibration error (see `rbue/runs/predictions.py`). For AURC, "
-    "keep the k least uncertain images and take their error; AURC is the mean over all k. Predictive entropy detects "
-    "mistakes and OOD images. A dash: at least one seed lacks this score."
+    "in the tables (the last digit may differ, since stored confidences are rounded); bins with equally many images; "
+    "bins within each predicted class; and the paper's literal formula, which bins by the true class's score and is "
+    "not a calibration error (see `rbue/runs/predictions.py`). AURC is the error on the k least uncertain images, "
+    "averaged over all k. Predictive entropy detects mistakes and OOD images. A dash: at least one seed lacks this "
+    "score."
 )
 
 # --- corruptions of the user's own ------------------------------------------------------------------------------------

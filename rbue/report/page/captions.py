@@ -36,7 +36,7 @@ GENERAL = {  # file name, with or without a dataset's prefix → (caption, alter
         "reduces it to the exact one.",
     ),
     "shot_noise": (
-        "**Figure 4: shot noise** at severities 0 to 5 (Section 4.1), on test images.",
+        "**Figure 4: shot noise** at severities 1 to 5, beside the clean test images (Section 4.1).",
         "Four test images, grainier from left to right.",
     ),
     "corruptions": (
@@ -107,8 +107,8 @@ NETWORK = {
         "For each method, a band of standard deviations by layer, next to a curve of KL and of training accuracy.",
     ),
     "samples": (
-        "**Scores against test cost**, in passes and in milliseconds. The time of the first pass is that of the "
-        "network without noise; the other passes share the remaining time equally.",
+        "**Scores against test cost**, in passes and in milliseconds. We measured the time of the first pass, "
+        "without noise, and that of all passes together; the other passes share the rest equally.",
         "Panels of accuracy, ECE and NLL with one curve for each method, over the number of passes on a logarithmic "
         "axis; where times were measured, a second line of panels over milliseconds per image. A dotted line is a "
         "method that needs one pass.",

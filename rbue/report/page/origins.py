@@ -19,7 +19,7 @@ from rbue.report.tables import of_them_full
 
 def counts(suite):
     """Return (number, text) of the cards on top."""
-    papers = Counter(entry.paper.status for entry in suite.ledger if entry.paper.by != "reading")
+    papers = Counter(entry.paper.status for entry in suite.ledger if entry.is_papers and entry.paper.by != "reading")
     hardware = sorted(set(suite.runs.hardware))
     return [
         (f"{suite.measured} of 90", f"cells of the paper's Tables 1–3 measured{of_them_full(suite.compared)}"),

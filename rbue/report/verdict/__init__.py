@@ -12,11 +12,12 @@ text        the findings for the README and the page of claims
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from rbue.report.claims.numbers import our_frames
 from rbue.report.claims.scopes import SINGLE, SVI
-from rbue.report.verdict.answers import IN_ONE, NO, NO_TIMES, PARTLY, UNKNOWN, YES, Found
+from rbue.report.verdict.answers import IN_ONE, NO, NO_TIMES, PARTLY, UNKNOWN, YES, Found, by_chance
 from rbue.report.verdict.corruption import under_corruption
 from rbue.report.verdict.cost import inference_cost, training_cost
 from rbue.report.verdict.evidence import Evidence, gather
@@ -76,6 +77,13 @@ def build(results: list, paper_dir: str, frames: dict | None = None) -> list[Fin
 
 def findings(evidence: Evidence) -> list[Finding]:
     """Answer the questions about the paper's claims, then those about scores that it does not print, where known."""
-    every = [(question, short, ids, find(evidence)) for question, short, ids, find in QUESTIONS]
-    every += [(question, "", (), best_row(evidence, *metric)) for question, *metric in RANKINGS]
-    return [Finding(question, short, *f[:3], ids, f.gaps or {}) for question, short, ids, f in every if f]
+    rankings = [(question, "", (), partial(best_row, metric=m, name=name, sign=s)) for question, m, name, s in RANKINGS]
+    asked = [*QUESTIONS, *rankings]
+    found = [find(evidence) for *_, find in asked]
+    lost = by_chance({what: gap for each in found if each for what, gap in each.gaps.items()})
+    careful = replace(evidence, by_chance=lost)
+    return [
+        Finding(question, short, *(find(careful) if first.gaps else first), ids)
+        for (question, short, ids, find), first in zip(asked, found, strict=True)
+        if first
+    ]

@@ -1,20 +1,22 @@
 """The possible answers, and what several of them say."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from rbue.report.claims.evidence import listed, places_text
-from rbue.report.claims.values import Value
+from rbue.report.claims.values import Value, holm
 from rbue.report.rows import protocol_text
 
 
 class Found(NamedTuple):
-    """The answer to one question, the sentences that say why, and the main numbers in a few words. `gaps`: RBUE's
+    """The answer to one question, the sentences that say why, and the main numbers in a few words. `gaps` are RBUE's
     differences from another method, by what is compared."""
 
     answer: str
     sentence: str
     brief: str = ""
-    gaps: dict[str, Value] | None = None
+    gaps: Mapping[str, Value] = MappingProxyType({})
 
 
 YES, PARTLY, NO, UNKNOWN = "yes", "partly", "no", "not measured"
@@ -46,3 +48,10 @@ def protocols_and_places(cells: dict) -> str:
     names = sorted({name for names in cells.values() for name in names})
     protocols = listed([protocol_text(name, datasets) for name in names])
     return f"protocol {protocols}: {places_text({cell[:2] for cell in cells})}"
+
+
+def by_chance(gaps: Mapping[str, Value]) -> list[str]:
+    """Return which differences Holm's correction for all of them undoes. Printed numbers have no p-value."""
+    tested = {what: gap for what, gap in gaps.items() if gap.p is not None}
+    stands = dict(zip(tested, holm([gap.p for gap in tested.values()]), strict=True))
+    return [what for what, gap in tested.items() if gap.sign and not stands[what]]

@@ -32,12 +32,12 @@ def training_cost(e: Evidence) -> Found:
 def inference_cost(e: Evidence) -> Found:
     """Compare the measured test time with Deep Ensemble's, then what fewer passes and temperature scaling achieve."""
     pairs = [pair for row in PROPOSED for pair in e.cost_pairs("test_ms_per_image", row, ENSEMBLE)]
-    if not pairs:
+    known = {p: e.rows(p, PROPOSED, "passes") for p in e.ours.places}
+    places = papers_or_all([p for p, rows in known.items() if rows])
+    if not (pairs and places):
         return NO_TIMES
     alike = [pair for pair in pairs if pair[0]["uncompiled"] == pair[1]["uncompiled"]]
     ratio = [one["test_ms_per_image"] / two["test_ms_per_image"] for one, two in alike or pairs]
-    known = {p: e.rows(p, PROPOSED, "passes") for p in e.ours.places}
-    places = papers_or_all([p for p, rows in known.items() if rows])
     passes = max(e.ours.values[*p, row, "passes"].mean for p in places for row in known[p])
     text = (
         f"A variant with {passes:.0f} passes takes {median(ratio):.1f} times as long per image as Deep Ensemble(4) "

@@ -29,6 +29,7 @@ class Evidence:
     unused_corrupted: dict = field(default_factory=dict)  # the same of corrupted images
     incomplete: set = field(default_factory=set)  # (dataset, arch, row) whose runs all lack types of corruption
     others: tuple["Evidence", ...] = ()  # that under the other protocols
+    by_chance: list = field(default_factory=list)  # differences that do not count: see `by_chance` in answers
 
     @property
     def setting(self) -> str:

@@ -1,5 +1,6 @@
 """Accuracy and ECE against the printed numbers and the baselines; the best method by other scores; diversity."""
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from operator import attrgetter
 from statistics import fmean, median
@@ -54,9 +55,11 @@ def difference(metric: str, gap: Value) -> str:
     return f"{size} [{low}, {high}]"
 
 
-def in_brief(gaps: dict[str, Value]) -> str:
+def in_brief(gaps: dict[str, Value], doubtful: Collection[str] = ()) -> str:
     """Return `accuracy −0.19 [−0.37, −0.01] points, ECE −0.009 [−0.011, −0.008]`."""
-    return f"accuracy {difference('accuracy', gaps['accuracy'])} points, ECE {difference('ece', gaps['ece'])}"
+    units = {"accuracy": "accuracy {} points", "ece": "ECE {}"}
+    chance = {metric: " (may be chance)" if metric in doubtful else "" for metric in units}
+    return ", ".join(unit.format(difference(m, gaps[m])) + chance[m] for m, unit in units.items())
 
 
 def signed(number: float, form: str) -> str:
@@ -162,8 +165,12 @@ def deep_ensemble(e: Evidence) -> Found:
         f"These numbers are the {about(e, places, [ENSEMBLE, *PROPOSED])}. For each pair and each "
         "metric, we chose the best variant on the test images. This favours RBUE"
     )
-    on_par = {metric: 1 if gap.sign >= 0 else -1 for metric, gap in gaps.items()}
-    return Found(answer_per_metric(**on_par), text, f"best variant: {in_brief(gaps)}", named(gaps, "Deep Ensemble"))
+
+    def judge(**signs: int) -> str:
+        return answer_per_metric(**{metric: 1 if sign >= 0 else -1 for metric, sign in signs.items()})
+
+    found = compared(e, gaps, "Deep Ensemble", text, judge)
+    return found._replace(brief=f"best variant: {found.brief}")
 
 
 def baseline(name: str, rows: list[str], e: Evidence, reading: str = "") -> Found:
@@ -179,17 +186,19 @@ def baseline(name: str, rows: list[str], e: Evidence, reading: str = "") -> Foun
         f"Compared with {name}, the mean of the five variants shows {compare(gaps)}. {reading}"
         f"{by_variant(rows, places, e)}"
         f"These numbers are the {about(e, places, [*rows, *PROPOSED])}. {beside_printed(name, rows, places, e)}"
-        f"We compared each variant with {' or '.join(rows)} on each network: {len(pairs)} comparisons. The variant is "
-        f"better in both metrics in {better_in_both(e, pairs) or 'none'} of them and worse in both in "
-        f"{better_in_both(e, reverse) or 'none'} (after Holm's correction)"
+        f"We compared each variant with {' or '.join(rows)} on each network. Of these {len(pairs)} comparisons, the "
+        f"variant is better in both metrics in {better_in_both(e, pairs)} and worse in both in "
+        f"{better_in_both(e, reverse)} (after Holm's correction)"
     )
-    signs = {metric: gap.sign for metric, gap in gaps.items()}
-    return Found(answer_per_metric(**signs), text, in_brief(gaps), named(gaps, name))
+    return compared(e, gaps, name, text, answer_per_metric)
 
 
-def named(gaps: dict[str, Value], other: str) -> dict[str, Value]:
-    """Return {`accuracy compared with Single`: its gap, ...}."""
-    return {f"{WORDS[metric][0]} compared with {other}": gap for metric, gap in gaps.items()}
+def compared(e: Evidence, gaps: dict[str, Value], other: str, text: str, judge: Callable[..., str]) -> Found:
+    """Return what is found in accuracy and ECE. A difference that chance may explain counts as none."""
+    names = {metric: f"{WORDS[metric][0]} compared with {other}" for metric in gaps}
+    doubtful = [metric for metric in gaps if names[metric] in e.by_chance]
+    signs = {metric: 0 if metric in doubtful else gap.sign for metric, gap in gaps.items()}
+    return Found(judge(**signs), text, in_brief(gaps, doubtful), {names[m]: gap for m, gap in gaps.items()})
 
 
 AT_THE_END = (
@@ -204,10 +213,11 @@ def mc_dropout(e: Evidence) -> Found:
     for place in e.places(in_blocks, *QUALITY):
         variants = e.rows(place, PROPOSED, *QUALITY)
         rows = [f"{row} {scores_of(e, place, [row + BLOCK])}" for row in DROPOUT]
-        told = f"{', '.join(rows)}, the variants {scores_of(e, place, variants)}"
+        told = ", ".join(rows + ([f"the variants {scores_of(e, place, variants)}"] if variants else []))
         where = f"dropout in every block on {place_name(*place)}, {e.seeds([place], [*in_blocks, *variants])}"
-        added = f". With {where}: {told}"
-        found = found._replace(sentence=found.sentence + added, brief=found.brief + added)
+        added = f"With {where}: {told}"
+        sentence, brief = (". ".join(filter(None, [text, added])) for text in (found.sentence, found.brief))
+        found = found._replace(sentence=sentence, brief=brief)
     return found
 
 
@@ -302,20 +312,20 @@ def diversity(e: Evidence) -> Found:
     more = [ratio > 1 for found in (ratios, in_blocks) for row in PROPOSED for ratio in found[row]]
     if not more:
         return NOTHING
-    places = [e.places([row, P5], "mean_jsd") for row in ratios if ratios[row]]
-    up_to = "up to " if len({*map(len, places)}) > 1 else ""
-    text = (
-        f"The mean Jensen–Shannon divergence between two samples, divided by that of {P5}, is {by_family(ratios)} "
-        f"(range over {up_to}{settings(max(places, key=len))})"
-    )
-    brief = f"divergence relative to {P5}'s: {by_family(ratios)}"
+    texts, briefs = [], []
+    if places := [e.places([row, P5], "mean_jsd") for row in ratios if ratios[row]]:
+        up_to = "up to " if len({*map(len, places)}) > 1 else ""
+        texts.append(f"{by_family(ratios)} (range over {up_to}{settings(max(places, key=len))})")
+        briefs.append(by_family(ratios))
     if any(in_blocks.values()):
         there = e.places([P5 + BLOCK], "mean_jsd")
         compared = [(p, row) for p in there for row in e.rows(p, [P5 + BLOCK, *ratios], "mean_jsd")]
         seeds = from_to(e.ours.n[*place, row, "mean_jsd"] for place, row in compared)
         where = f"with dropout in every block on {settings(there)}, n = {seeds}"
-        text, brief = (f"{said}; {where}: {by_family(in_blocks)}" for said in (text, brief))
-    return Found(answer(more), text, brief)
+        for said in (texts, briefs):
+            said.append(f"{where}: {by_family(in_blocks)}")
+    text = f"The mean Jensen–Shannon divergence between two samples, divided by that of {P5}, is {'; '.join(texts)}"
+    return Found(answer(more), text, f"divergence relative to {P5}'s: {'; '.join(briefs)}")
 
 
 def divergences(e: Evidence, other: str) -> dict[str, list[float]]:

@@ -1,11 +1,12 @@
 """The findings as text: in one paragraph, as a table for the README, and in full for the page of claims."""
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rbue.report.claims.evidence import listed
-from rbue.report.claims.values import Value, holm
-from rbue.report.verdict.answers import IN_ONE, NO, PARTLY, UNKNOWN, YES
+from rbue.report.claims.values import Value
+from rbue.report.verdict.answers import IN_ONE, NO, PARTLY, UNKNOWN, YES, by_chance
 
 BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
 DETAILS = "results/claims.md"  # as the README names the page that has the answers in full
@@ -38,8 +39,8 @@ class Finding:
     answer: str
     sentence: str
     brief: str  # the main numbers in a few words; empty if the sentence has none
+    gaps: Mapping[str, Value]  # the differences that decide the answer, by what is compared
     ids: tuple[str, ...]  # the claims of the ledger that have the details
-    gaps: dict[str, Value] = field(default_factory=dict)  # the differences that decide the answer
 
     @property
     def address(self) -> str:
@@ -67,14 +68,13 @@ def in_short(found: list[Finding]) -> str:
 
 def legend(found: list[Finding]) -> str:
     """Say how to read the numbers of the answers, and which differences may be chance, since there are several."""
-    gaps = {what: gap for each in found for what, gap in each.gaps.items() if gap.p is not None}
-    stands = dict(zip(gaps, holm([gap.p for gap in gaps.values()]), strict=True))
-    lost = [what for what, gap in gaps.items() if gap.sign and not stands[what]]
+    gaps = {what: gap for each in found for what, gap in each.gaps.items()}
+    lost = by_chance(gaps)
     if not lost:
         return NUMBERS
     return (
-        f"{NUMBERS} The intervals are not corrected for the number of differences. After Holm's correction for all "
-        f"{len(gaps)}, chance may explain {len(lost)} of them: {listed(lost)}."
+        f"{NUMBERS} The intervals are not corrected for the number of differences, but the answers are: with Holm's "
+        f"correction for all {len(gaps)}, chance may explain {len(lost)} of them, {listed(lost)}."
     )
 
 
