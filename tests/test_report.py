@@ -35,7 +35,7 @@ from rbue.report.text import announced
 from rbue.runs.places import COMMAND
 from rbue.runs.results import collect
 
-VOID = {"meta", "link", "img", "input", "br"}
+VOID = {"meta", "link", "img", "input", "br", "wbr"}
 
 
 def build(results, figures, benchmarks):

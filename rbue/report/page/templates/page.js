@@ -62,11 +62,13 @@ function find() {
     if (folded) folded.open = true;
   }
   for (const part of all("main [data-dataset]:not(.item)")) part.classList.toggle("unfound", !part.querySelector(".item:not(.unfound)"));
-  document.getElementById("found").textContent = words.length ? `${found} of ${items.length}` : "";
+  const told = found ? `${found} of ${items.length} found: Enter shows the first` : "nothing found";
+  document.getElementById("found").textContent = words.length ? told : "";
 }
 
 search.hidden = false;
 search.addEventListener("input", find);
+search.addEventListener("change", () => search.value.trim() && document.querySelector(".item:not(.unfound)")?.scrollIntoView());
 
 // --- a click on a figure's legend switches that row in this figure ---
 
