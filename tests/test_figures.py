@@ -284,6 +284,12 @@ def test_the_first_pass_costs_what_the_twin_costs_and_the_others_share_the_rest(
     assert samples.load(only([sampled("SVI", 0.8, 0.9) | measured])).ms.tolist() == pytest.approx([0.201, 0.202])
 
 
+def test_a_first_pass_that_was_not_compiled_is_told():
+    twin, first = {"twin": {"ms_per_image": 0.102}}, {"first_ms_per_image": 0.05}
+    told = [samples.first_text(only([sampled("SVI", 0.8, 0.9) | more]).clean) for more in (twin, twin | first, {})]
+    assert "timed without compilation" in told[0] and told[1:] == ["", ""]
+
+
 def test_without_times_the_curves_are_drawn_against_passes_alone(tmp_path):
     old = [entry | {"test_ms_per_image": None} for entry in (sampled("SVI", 0.8, 0.9), result("Single"))]
     assert tmp_path / "samples.svg" in samples.draw(only(old), tmp_path)

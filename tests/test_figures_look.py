@@ -243,7 +243,7 @@ def test_figures_of_test_times_name_the_rows_that_were_not_compiled(tmp_path, mo
     samples.draw(network, tmp_path)
     heads.append(headline.caption([], network, headline.costs(network)))
     drawn, shown = heads
-    assert drawn.endswith("\nnot compiled at test time, so slower: Single")
+    assert "\nnot compiled at test time, so slower: Single\n" in drawn
     assert shown.endswith("\nNot compiled, so slower: Single")
 
 

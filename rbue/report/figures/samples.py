@@ -119,6 +119,14 @@ def panels(numbers, title):
     return figure
 
 
+def first_text(runs):
+    """Say if the time of a first pass is that of the pass without noise, which was not compiled as the others were."""
+    compiled = [run.result for run in runs.itertuples() if not (run.uncompiled or run.on_cpu)]
+    if any((result.twin or {}).get("ms_per_image") and not result.first_ms_per_image for result in compiled):
+        return "\nthe first pass of some rows was timed without compilation, so it may look too slow"
+    return ""
+
+
 def draw(network, folder):
     frame = load(network)
     if frame.empty or frame.samples.max() == 1:
@@ -126,5 +134,5 @@ def draw(network, folder):
     numbers = curves(frame)
     title = f"{network.title()}, {count_text(numbers.n)}{dotted_text(numbers)}"
     between = BETWEEN if numbers.ours_ms.notna().any() else ""
-    title += between + uncompiled_text(network, numbers.row)
+    title += between + uncompiled_text(network, numbers.row) + first_text(network.clean)
     return style.save(panels(numbers, title), folder / "samples", numbers)
