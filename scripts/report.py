@@ -27,6 +27,8 @@ def main(argv=None):
     out = Path(args.out)
     page = build(collect_known(args.results), args.paper, out.parent / "figures", out.parent / "benchmarks")
     write(out, page)
+    if not (figures := out.parent / "figures").is_dir():
+        print(f"  It has no figures, since there is no {figures}: scripts/figures.py --out makes them there")
     print(f"{out}: {len(page) / 1e6:.1f} MB, open it in any browser: {out.resolve().as_uri()}")
 
 

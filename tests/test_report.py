@@ -290,6 +290,15 @@ def test_the_same_results_give_the_same_page_without_torch(tmp_path):
     assert first == second and str(tmp_path) not in first
 
 
+def test_a_page_in_another_folder_says_that_it_has_no_figures(tmp_path):
+    write(tmp_path / "runs", whole_suite()[:3])
+    words = ["--results", tmp_path / "runs", "--out", tmp_path / "report.html"]
+    told = f"It has no figures, since there is no {tmp_path / 'figures'}"
+    assert told in call("scripts/report.py", *words).stdout
+    (tmp_path / "figures").mkdir()
+    assert told not in call("scripts/report.py", *words).stdout
+
+
 def test_the_committed_page_is_what_the_committed_results_give():
     """Run `make figures report` after every new result to keep this true."""
     committed = ROOT / "results"
