@@ -25,8 +25,6 @@ class UnionSweeper(BasicSweeper):
         """Launch the jobs that are not finished. Then print the table again, and exit with an error if some failed."""
         loader = self.hydra_context.config_loader
         jobs = sweeps.jobs(arguments, loader, lambda overrides: loader.load_sweep_config(self.config, overrides))
-        if not jobs:
-            raise UserError(f"{' '.join(arguments)} gives no run: a range or a list of choices is empty")
         cells = [sweeps.cell(run) for _, run in jobs]
         unfinished = [(words, run) for (words, run), one in zip(jobs, cells, strict=True) if one.state != "done"]
         missing = [words for words, _ in unfinished]

@@ -1,5 +1,6 @@
 """torch.fx graphs of arbitrary networks. Unlike plain torch.fx graphs, they follow train() and eval()."""
 
+import copy
 import inspect
 import operator
 import pickle
@@ -87,7 +88,7 @@ class Traced(fx.Proxy):
         raise TypeError("it cannot record an assignment to a part of a tensor, as in x[:, 0] = y")
 
     def __setattr__(self, name, value):
-        if name not in ("tracer", "node", "root", "attr", "_node"):  # fx's own
+        if hasattr(torch.Tensor, name):  # others are fx's own, or a note of the forward to itself
             raise TypeError(f"it cannot record an assignment to an attribute of a tensor, as in x.{name} = y")
         super().__setattr__(name, value)
 
@@ -283,20 +284,20 @@ def containers(module):
     """Return (name, container, copy of it) of the module's attributes and of each list, dict and set among them."""
     own = vars(module)
     inner = [(key, value) for key, value in own.items() if isinstance(value, (dict, list, set))]
-    kinds = {dict: dict, list: list, set: set}
-    return [
-        (name, value, next(copy for kind, copy in kinds.items() if isinstance(value, kind))(value))
-        for name, value in [("", own), *inner]
-    ]
+    return [(name, value, copy.copy(value)) for name, value in [("", own), *inner]]
 
 
 def changes(container, before):
-    """Return the keys of a dict that were set or removed, or the numbers of other entries. Entries are compared by
-    identity."""
-    now, then = (each if isinstance(each, dict) else dict(enumerate(each)) for each in (container, before))
-    if isinstance(container, set):
-        now, then = ({id(entry): entry for entry in each} for each in (container, before))
+    """Return the keys, or the places in a list, whose entry is another object than before."""
+    now, then = entries(container), entries(before)
     return [key for key in {**then, **now} if key not in now or key not in then or now[key] is not then[key]]
+
+
+def entries(container):
+    """Return a container as a dict. Those of a set are told apart by identity, since tensors have no plain equality."""
+    if isinstance(container, set):
+        return {id(entry): entry for entry in container}
+    return container if isinstance(container, dict) else dict(enumerate(container))
 
 
 def is_constant(key):
@@ -306,7 +307,7 @@ def is_constant(key):
 
 def same_values(buffer, other):
     """Return whether two buffers are equal. NaN equals NaN."""
-    return torch.equal(buffer.nan_to_num(), other.nan_to_num())
+    return torch.equal(buffer, other) or torch.equal(buffer.nan_to_num(), other.nan_to_num())
 
 
 def refuse_written(network, written):

@@ -54,6 +54,17 @@ def test_weights_are_not_blamed_for_too_little_memory_or_rights(error, tmp_path,
         checkpoints.load_file(tmp_path / "weights.pt", CPU)
 
 
+def test_a_checkpoint_that_may_not_be_read_ends_no_other_run(digits_run, monkeypatch):
+    """Its steps are asked for before any run starts. Resuming it then fails in its own job."""
+    run = digits_run()
+    path = results.weights_folder(run) / "checkpoint.pt"
+    path.parent.mkdir(parents=True)
+    torch.save({"step": {"count": 3}}, path)
+    assert checkpoints.steps_done(run) == 3
+    monkeypatch.setattr(torch, "load", raising(PermissionError(13, "Permission denied", str(path))))
+    assert checkpoints.steps_done(run) == 0
+
+
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_pack_too_large_to_capture_is_refused_and_its_checkpoints_stay(at_once, digits_run, few_digits, monkeypatch):
     runs = [digits_run(f"seed={k}", "epochs=2", "checkpoint_every=1") for k in range(2)]

@@ -410,6 +410,24 @@ def test_an_assignment_to_the_data_of_a_tensor_is_refused():
         rbue.randomize(nn.Sequential(nn.Linear(8, 8), Renormalised(8, 8)), q=0.5)
 
 
+def test_a_note_that_a_forward_keeps_on_a_tensor_is_no_obstacle():
+    class Noting(nn.Linear):
+        def forward(self, x):
+            h = super().forward(x)
+            h.mask = h > 0
+            return h.relu() * h.mask
+
+    network, x = Noting(8, 8), torch.randn(4, 8)
+    torch.testing.assert_close(rbue.randomize(network, q=1.0)(x), network(x))
+
+
+@pytest.mark.parametrize("make", [lambda t: torch.quantize_per_tensor(t, 0.1, 0, torch.qint8), torch.Tensor.cfloat])
+def test_a_buffer_of_another_type_is_compared(make):
+    network = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    network.register_buffer("table", make(torch.ones(3)))
+    assert sites(rbue.randomize(network, q=0.5)) == [DropReLU]
+
+
 def test_a_buffer_that_holds_nan_was_not_written():
     network = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())
     network[1].running_var[0] = torch.nan

@@ -37,6 +37,8 @@ def jobs(words, loader, compose):
                 f"data_dir={first.data_dir} and data_dir={run.data_dir} would write the same {results.folder(run)}: "
                 "start one sweep for each, with its own results_dir and weights_dir"
             )
+    if not found:
+        raise UserError(f"{' '.join(words)} gives no run: a range or a list of choices is empty")
     return list(found.values())
 
 

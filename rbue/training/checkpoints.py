@@ -64,7 +64,7 @@ def warn_of_code(saved, run, path):
 
 def steps_done(run):
     """Return the number of steps in the run's checkpoint. An unreadable one counts as 0 here; resuming refuses it."""
-    with suppress(UserError):
+    with suppress(UserError, PermissionError):
         path = weights_folder(run) / "checkpoint.pt"
         saved = load_file(path, "cpu") if path.exists() else {"step": {"count": 0}}
         with check_content(path):

@@ -31,7 +31,7 @@ def report_start(bar, hardware, precision, epochs):
 
 
 def report_epoch(bar, row, epochs, left):
-    """Show the epoch on the progress bar. Without a terminal, print up to eleven lines, with the time left."""
+    """Show the epoch on the progress bar. Without a terminal, print at most ten lines, with the time left."""
     figures = {"loss": f"{row['loss']:.3f}", "training accuracy": f"{row['accuracy']:.1%}"}
     bar.set_postfix(figures)
     if bar.disable and (row["epoch"] % -(-epochs // 10) == 0 or row["epoch"] == epochs):
