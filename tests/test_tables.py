@@ -302,9 +302,27 @@ def test_a_missing_cell_prints_a_dash_beside_the_papers_number():
 
 def test_a_value_that_one_seed_lacks_empties_the_cell_rather_than_averaging_the_others():
     runs = seeds("Single", 0.94, 0.95)
-    runs[0]["test_ms_per_image"] = None
+    runs[0]["test_ms_per_image"], runs[0]["environment"]["hardware"] = None, "RTX 3090"
     assert pd.isna(cell(runs, "Single").ours_test_ms_per_image)
     assert cell(runs, "Single").ours_parameters == 11173962
+
+
+def test_times_of_a_seed_that_shared_the_gpu_are_those_of_the_other_seeds_and_a_note_says_so():
+    note = "Where the time or the memory of a seed is unknown, the mean of the other seeds of its row is used"
+    single, svi = packed("Single", 50.0, 100.0, code="one"), packed("SVI", 50.0, 120.0, code="one")
+    shared = packed("SVI", 30.0, None, code="two") | {"config": svi["config"] | {"seed": 1}, "name": "later"}
+    shared["test_ms_per_image"] = None
+    found = cell([single, svi, shared], "SVI")
+    assert (found.ours_train_seconds, found.ours_test_ms_per_image, found.n) == (120, svi["test_ms_per_image"], 2)
+    assert found.ours_time_ratio == pytest.approx(1.2)
+    text = markdown(table([single, svi, shared]))
+    assert f"{note}: ResNet-18 (SVI)." in text and "equal share" not in text and "Test time is unknown" not in text
+    assert note not in markdown(table([single, svi]))
+    svi["environment"]["precision"] = "float32"  # then its test time is another one
+    svi["trainings"][0]["hardware"] = "RTX 3090"
+    apart = cell([single, svi, shared], "SVI")
+    assert pd.isna(apart.ours_test_ms_per_image) and apart.ours_train_seconds == (120 + 30) / 2
+    assert "equal share" in markdown(table([single, svi, shared]))
 
 
 def test_the_peak_memory_of_one_seed_stands_for_seeds_that_shared_the_gpu():
