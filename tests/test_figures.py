@@ -380,6 +380,16 @@ def test_a_row_without_a_time_is_drawn_against_passes_and_named():
     assert [len(axis.lines) for axis in none.axes] == [1, 1, 1] and "unknown" not in silent
 
 
+def test_a_seed_without_a_time_has_that_of_the_other_seeds_and_the_figure_says_so():
+    untimed, first = analysed("SVI", seed=1) | {"test_ms_per_image": None}, analysed("SVI")
+    frame, timed = (samples.load(only(runs)) for runs in ([first, untimed], [first]))
+    numbers = samples.curves(frame)
+    assert list(numbers.n) == [2, 2] and list(numbers.ours_ms) == list(samples.curves(timed).ours_ms)
+    assert samples.partly_timed_text(frame) == "\ntest time known for some seeds only: SVI"
+    assert not samples.partly_timed_text(timed)
+    assert not samples.partly_timed_text(samples.load(only([untimed])))
+
+
 def test_temperature_and_foreign_images_are_tables_of_all_that_have_them():
     scaled = cells_of([analysed("SVI"), result("Single")], "temperature", "SVI")
     assert (scaled["ECE: before"], scaled["Temperature"]) == ("0.030 (1)", "1.30 (1)")

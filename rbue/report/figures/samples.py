@@ -47,8 +47,10 @@ def milliseconds(result, samples):
 
 
 def curves(frame):
-    """Mean and std over seeds at each number of samples that all seeds of the row have."""
-    numbers = over_seeds(frame, ["row", "method", "samples"], [*SCORES, "ms"])
+    """Mean and std over seeds at each number of samples that all seeds of the row have. If the time of a seed is
+    unknown, the other seeds of its row give it."""
+    times = frame.ms.fillna(frame.groupby(["row", "samples"]).ms.transform("mean"))
+    numbers = over_seeds(frame.assign(ms=times), ["row", "method", "samples"], [*SCORES, "ms"])
     seeds = frame.groupby("row").seed.nunique()
     return numbers[numbers.n == numbers.row.map(seeds)].reset_index(drop=True)
 
@@ -83,6 +85,13 @@ def one_pass(numbers):
 def dotted_text(numbers):
     rows = list(dict.fromkeys(numbers.row[one_pass(numbers)]))
     return f"; dotted: {' and '.join(rows)}, in one pass" if rows else ""
+
+
+def partly_timed_text(frame):
+    """Name the rows of which only some seeds have a time."""
+    unknown = frame.ms.isna().groupby(frame.row, sort=False).agg(["any", "all"])
+    rows = unknown.index[unknown["any"] & ~unknown["all"]]
+    return f"\ntest time known for some seeds only: {', '.join(rows)}" if len(rows) else ""
 
 
 def untimed_text(numbers):
@@ -135,4 +144,5 @@ def draw(network, folder):
     title = f"{network.title()}, {count_text(numbers.n)}{dotted_text(numbers)}"
     between = BETWEEN if numbers.ours_ms.notna().any() else ""
     title += between + uncompiled_text(network, numbers.row) + first_text(network.clean)
+    title += partly_timed_text(frame)
     return style.save(panels(numbers, title), folder / "samples", numbers)
