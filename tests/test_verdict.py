@@ -168,7 +168,7 @@ def finding_with(gaps):
 
 
 def legend_of(gaps):
-    return verdict.legend([finding_with(gaps)])
+    return "\n".join(verdict.legend([finding_with(gaps)]))
 
 
 def in_blocks(accuracy, ece, mean_jsd):

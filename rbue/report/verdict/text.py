@@ -10,13 +10,14 @@ from rbue.report.verdict.answers import IN_ONE, NO, PARTLY, UNKNOWN, YES, by_cha
 
 BEGIN, END = "<!-- verdict: built by make claims -->", "<!-- end of verdict -->"
 DETAILS = "results/claims.md"  # as the README names the page that has the answers in full
-LINKED = "Each question links to its details: networks, seeds, and whether one of our choices favours a method. "
+LINKED = "Each question links to its details: networks, seeds, and whether one of our choices favours a method."
 NUMBERS = (
-    "In comparisons, accuracy and ECE (expected calibration error) are differences: RBUE minus the other method. RBUE "
-    "is the mean of its five variants unless the line says “best variant”. A *variant* is MC-RReLU, or MC-DropReLU "
-    "with one of the paper's four q. Differences, NLL and AUROC are means over all dataset-network pairs where the "
-    "rows are measured. Points are percentage points. Square brackets hold 95 % intervals. ECE and NLL (negative "
-    "log-likelihood) are better if lower, the AUROC if higher. A *cell* is one method on one network and one dataset."
+    "A *variant* is MC-RReLU, or MC-DropReLU with one of the paper's four q. RBUE is the mean of these five variants "
+    "unless the line says “best variant”. A *cell* is one method on one network and one dataset.",
+    "In comparisons, accuracy and ECE (expected calibration error) are differences: RBUE minus the other method. "
+    "Points are percentage points. ECE and NLL (negative log-likelihood) are better if lower, the AUROC if higher.",
+    "Differences, NLL and AUROC are means over all dataset-network pairs where the rows are measured. Square brackets "
+    "hold 95 % intervals.",
 )
 READING = (
     "A *variant* is MC-RReLU, or MC-DropReLU with one of the paper's four q. A *cell* is one method on one network and "
@@ -66,16 +67,20 @@ def in_short(found: list[Finding]) -> str:
     return before + name + after.replace(". RBUE", ". It").replace("RBUE", "it")
 
 
-def legend(found: list[Finding]) -> str:
-    """Say how to read the numbers of the answers, and which differences may be chance, since there are several."""
+def legend(found: list[Finding]) -> list[str]:
+    """Say how to read the numbers of the answers, one text per point."""
+    return [*NUMBERS, *correction(found)]
+
+
+def correction(found: list[Finding]) -> list[str]:
+    """Say which differences may be chance, since there are several."""
     gaps = {what: gap for each in found for what, gap in each.gaps.items()}
     lost = by_chance(gaps)
-    if not lost:
-        return NUMBERS
-    return (
-        f"{NUMBERS} The intervals are not corrected for the number of differences, but the answers are: with Holm's "
-        f"correction for all {len(gaps)}, chance may explain {len(lost)} of them, {listed(lost)}."
+    told = (
+        "The intervals are not corrected for the number of differences, but the answers are: with Holm's correction "
+        f"for all {len(gaps)}, chance may explain {len(lost)} of them, {listed(lost)}."
     )
+    return [told] if lost else []
 
 
 def markdown(found: list[Finding]) -> str:
@@ -83,12 +88,12 @@ def markdown(found: list[Finding]) -> str:
     lines = [f"**{in_short(found)}.**", "", "| question | answer | numbers |", "| --- | --- | --- |"]
     for each in found:
         lines.append(f"| [{each.claim}]({DETAILS}#{each.address}) | **{capital(each.answer)}** | {each.numbers} |")
-    return "\n".join([*lines, "", LINKED + legend(found)])
+    return "\n".join([*lines, "", LINKED, "", *(f"- {point}" for point in legend(found))])
 
 
 def in_full(found: list[Finding]) -> str:
     """Return every answer with all its sentences and the claims behind it, and how to read them."""
-    parts = ["## The main answers", READING, legend(found).removeprefix(NUMBERS).strip()]
+    parts = ["## The main answers", READING, *correction(found)]
     for each in found:
         links = ", ".join(f"[{name}](#{name.lower()})" for name in each.ids)
         evidence = f" Claims: {links}." if links else ""
