@@ -130,10 +130,17 @@ def own_hydra():
 
 @cache
 def composed(dataset, protocol, method):
-    """Return the Run that Hydra composes from the three choices, or None if conf/ lacks one of them."""
-    with own_hydra(), suppress(HydraException, UserError):
-        return parse(compose("config", [f"dataset={dataset}", f"protocol={protocol}", f"method={method}"]))
-    return None
+    """Return the Run that Hydra composes from the three choices, or None if conf/ lacks one of them. A file with a
+    mistake is refused: its results would be shown as if they belonged to no row."""
+    choices = {"dataset": dataset, "protocol": protocol, "method": method}
+    if method not in METHODS or not all(file_of(group, name) for group, name in choices.items()):
+        return None
+    words = [f"{group}={name}" for group, name in choices.items()]
+    try:
+        with one_sentence(), own_hydra():
+            return parse(compose("config", words))
+    except UserError as error:
+        raise UserError(f"{' '.join(words)} cannot be composed: {error}") from error
 
 
 def size_of(dataset, given=None):
