@@ -75,12 +75,12 @@ def legend(found: list[Finding]) -> list[str]:
 def correction(found: list[Finding]) -> list[str]:
     """Say which differences may be chance, since there are several."""
     gaps = {what: gap for each in found for what, gap in each.gaps.items()}
-    lost = by_chance(gaps)
-    told = (
+    if not (lost := by_chance(gaps)):
+        return []
+    return [
         "The intervals are not corrected for the number of differences, but the answers are: with Holm's correction "
         f"for all {len(gaps)}, chance may explain {len(lost)} of them, {listed(lost)}."
-    )
-    return [told] if lost else []
+    ]
 
 
 def markdown(found: list[Finding]) -> str:
