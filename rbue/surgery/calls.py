@@ -260,17 +260,13 @@ def aliases_of(graph, source, but=None):
     return aliases
 
 
-def refuse_views(graph, source, new):
-    """Refuse an in-place rectifier if a view of its memory is read after it: the new layer does not write there."""
+def read_after(graph, source, new):
+    """Let all users of `source` that come after `new` read `new` instead, as they read what a rectifier wrote in place.
+    Refuse this rectifier if a view of its memory is read after it: the new layer does not write there."""
     order = {n: k for k, n in enumerate(graph.graph.nodes)}
     before = {n for n in aliases_of(graph, source) - {source} if order[n] < order[new]}
     if later := [n for n in before for u in n.users if order[u] > order[new] and not asks_shape(u)]:
         raise UserError(f"an in-place rectifier overwrites memory that {later[0]} reads later: use inplace=False there")
-
-
-def read_after(graph, source, new):
-    """Let all users of `source` that come after `new` read `new` instead."""
-    order = {n: k for k, n in enumerate(graph.graph.nodes)}
     for user in [u for u in source.users if order[u] > order[new]]:
         user.replace_input_with(source, new)
 

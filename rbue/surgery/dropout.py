@@ -15,7 +15,6 @@ from rbue.surgery.calls import (
     read_after,
     rectifiers,
     refuse_hidden,
-    refuse_views,
     warn_of_hooks,
 )
 from rbue.surgery.wiring import call, copy_for, finish, need_stochastic, wire
@@ -63,9 +62,7 @@ def follow(graph, node, layer):
     new = call(graph, node, layer, node)
     node.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
     if overwrites(graph, node):
-        source = node.all_input_nodes[0]
-        refuse_views(graph, source, new)
-        read_after(graph, source, new)
+        read_after(graph, node.all_input_nodes[0], new)
 
 
 def before_last_linear(graph):

@@ -30,7 +30,6 @@ from rbue.surgery.calls import (
     read_after,
     rectifiers,
     refuse_hidden,
-    refuse_views,
     warn_of_hooks,
 )
 from rbue.surgery.wiring import call, copy_for, finish, need_stochastic, wire
@@ -171,7 +170,6 @@ def replace(graph, node, layer):
     new = call(graph, node, layer, source)
     node.replace_all_uses_with(new)
     if overwrites(graph, node):
-        refuse_views(graph, source, new)
         read_after(graph, source, new)
     graph.graph.erase_node(node)
 
