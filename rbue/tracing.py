@@ -193,10 +193,9 @@ BY_HAND = "put rbue.DropReLU(q) in place of its rectifiers, or rbue.Dropout(p) w
 def refuse_mode(network):
     way_out = f"move this into a submodule, or {BY_HAND}"
     if getattr(network, "aux_logits", False):
+        # as in torchvision's GoogLeNet and Inception
         parts = [name for name, _ in network.named_children() if name.lower().startswith("aux")]
-        removed = "".join(
-            f" and network.{name} = None" for name in parts
-        )  # as in torchvision's GoogLeNet and Inception
+        removed = "".join(f" and network.{name} = None" for name in parts)
         way_out = f"make it with aux_logits=False, or set network.aux_logits = False{removed}"
     why = f"the forward of {type(network).__name__} differs between training and testing, or draws random numbers"
     raise UserError(f"{why}: {way_out}")
@@ -402,12 +401,8 @@ def callers(node):
 
 
 def reads_mode(module):
-    return "training" in names_used(module)
-
-
-def names_used(module):
-    """Return the names that the code of a module's own functions uses."""
-    return {name for function in functions_of(module) for name in names_in(function.__code__)}
+    """Return whether the code of a module's own functions names its mode, self.training."""
+    return any("training" in names_in(function.__code__) for function in functions_of(module))
 
 
 def functions_of(module):
