@@ -6,7 +6,6 @@ import re
 import signal
 import sys
 import threading
-import time
 import warnings
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -24,6 +23,7 @@ from rbue import plugins, progress
 from rbue.config import own_settings
 from rbue.errors import Failed, UserError, failure, wants_traceback
 from rbue.methods import METHODS
+from rbue.processes import end_with
 from rbue.runs import compose, results
 from rbue.runs.messages import sentence
 from rbue.runs.places import COMMAND, PACKAGE, PAPER
@@ -242,13 +242,7 @@ def end_with_sweep():
     if in_multirun() and HydraConfig.get().runtime.choices["hydra/launcher"] == "joblib":
         sweep = int(os.environ[SWEEP])
         if sweep != os.getpid():  # with one worker, joblib runs the jobs in the process of the sweep
-            threading.Thread(target=wait_and_end, args=[sweep], daemon=True).start()
-
-
-def wait_and_end(parent):
-    while os.getppid() == parent:
-        time.sleep(1)
-    os.kill(os.getpid(), signal.SIGTERM)
+            end_with(sweep, lambda: os.kill(os.getpid(), signal.SIGTERM))
 
 
 def announce(run):

@@ -42,14 +42,19 @@ def cores():
 
 
 def begin_work(parent):
-    """Leave Ctrl-C and what signals say to the parent, and end when it has ended, even by SIGKILL."""
+    """Leave Ctrl-C and what signals say to the parent, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(ending, signal.SIG_DFL)
+    end_with(parent, partial(os._exit, 1))
+
+
+def end_with(parent, end):
+    """Call `end` once the parent process has ended, even by SIGKILL."""
 
     def watch():
         while os.getppid() == parent:
             time.sleep(1)
-        os._exit(1)
+        end()
 
     threading.Thread(target=watch, daemon=True).start()
