@@ -56,15 +56,11 @@ def report(network, drawn, out, results):
     missing = defaultdict(list)
     for figure in [figure for figure, paths in drawn.items() if not paths]:
         missing[makes(figure, network, results)].append(figure)
-    if missing:
-        told = "; ".join(
-            f"{', '.join(names)} ('{command}' makes {'it' if len(names) == 1 else 'them'})"
-            for command, names in missing.items()
-        )
-        own = (
-            "" if results == RESULTS else "; add the data_dir= and weights_dir= of your runs, if they are not the usual"
-        )
-        print(f"  Not drawn yet, since no result here has the data: {told}{own}")
+    told = [f"{', '.join(names)} ('{way}' makes {'them' if names[1:] else 'it'})" for way, names in missing.items()]
+    if told and results != RESULTS:
+        told.append("add the data_dir= and weights_dir= of your runs, if they are not the usual")
+    if told:
+        print(f"  Not drawn yet, since no result here has the data: {'; '.join(told)}")
 
 
 def only(runs, wanted):

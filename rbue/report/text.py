@@ -183,10 +183,8 @@ def origin_note(table):
     runs = table.inside
     if runs.empty:
         return "Nothing measured yet."
-    trained, tested = (
-        trained_in(runs),
-        runs.precision.replace({"float16": "fp16", "float32": "fp32", "bfloat16": "bf16"}),
-    )
+    trained = trained_in(runs)
+    tested = runs.precision.replace({"float16": "fp16", "float32": "fp32", "bfloat16": "bf16"})
     precision = tested.where(trained == tested, "trained in " + trained + ", tested in " + tested)
     machines = runs.hardware + " (" + precision + ", torch " + runs.torch + ")"
     machines, commits = (", ".join(sorted(set(names))) for names in (machines, runs.commit))

@@ -110,12 +110,10 @@ def averages(cells):
 
 def caption(network, source, frame, numbers):
     types = numbers.types.max()
-    which = (
-        f"{types} corruption types, {source}" if types == CORRUPTIONS else f"{types} of {CORRUPTIONS} types, {source}"
-    )
+    which = f"{types} corruption types" if types == CORRUPTIONS else f"{types} of {CORRUPTIONS} types"
     drawn = frame[frame.method.map(draws_samples).astype(bool)].passes.dropna()
     samples = f", {count_text(drawn.astype(int), 'sample')}" if len(drawn) else ""
-    return f"{network.title('-C')}\n{which}, {count_text(numbers.n)}{samples}"
+    return f"{network.title('-C')}\n{which}, {source}, {count_text(numbers.n)}{samples}"
 
 
 def box(row):
