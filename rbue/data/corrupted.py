@@ -310,10 +310,10 @@ def read_or_make(kept, data, name, severity, device):
     """Read one generated set if its file matches the manifest, else generate it: both give the same bytes."""
     if name not in kept:
         return make(data, name, severity, device)
-    path, sha256 = kept[name]
+    path, sums = kept[name]
     try:
         images = read_rows(path, data, severity)
-        if hashlib.sha256(images).hexdigest() == sha256[severity - 1]:
+        if sha256(images) == sums[severity - 1]:
             return nchw(images), data.test_labels
     except (OSError, UserError):
         pass
