@@ -37,9 +37,9 @@ class UnionSweeper(BasicSweeper):
         importable_in_workers()
         try:
             returned = self.launcher.launch(missing, initial_job_idx=0)
+        except (HydraException, UserError):
+            raise
         except Exception as error:  # for example a killed worker or a lost cluster
-            if isinstance(error, (HydraException, UserError)):
-                raise
             print(sweeps.table(sweeps.refresh(cells)), flush=True)
             sys.exit(f"failed: the launcher stopped ({sentence(error)}): the same command continues")
         print(sweeps.table(sweeps.refresh(cells)), flush=True)
