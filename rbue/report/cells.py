@@ -6,7 +6,7 @@ from itertools import product
 import pandas as pd
 
 from rbue.report.paper import read_paper
-from rbue.report.records import KEY, MEASURES, in_tables, over_seeds
+from rbue.report.records import KEY, MEASURES, PLACE, ROW, in_tables, over_seeds
 from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, by_protocol, in_order, name_order
 
 PRINTED = ["accuracy", "ece", "train_hours", "time_ratio"]  # the paper prints these
@@ -61,8 +61,8 @@ def worth_showing(cells):
 def paper_cells(paper_dir):
     """Read the paper's 90 cells. Add training time relative to Single: hours on other hardware do not compare."""
     frame = pd.DataFrame(read_paper(paper_dir, "numbers")["main"])
-    single = frame[frame.row == "Single"][["dataset", "arch", "train_hours"]]
-    frame = frame.merge(single, on=["dataset", "arch"], suffixes=("", "_single"))
+    single = frame[frame.row == "Single"][[*PLACE, "train_hours"]]
+    frame = frame.merge(single, on=PLACE, suffixes=("", "_single"))
     return frame.assign(time_ratio=frame.train_hours / frame.train_hours_single)
 
 
@@ -77,8 +77,8 @@ def table(protocol, dataset, runs, paper, bold_found, explained):
     inside = runs[in_tables(runs)]
     labels, ours = in_order([*LABELS, *inside.row]), over_seeds(inside, KEY, MEASURES)
     grid = pd.DataFrame(product([protocol], [dataset], archs_of(dataset, runs), labels), columns=KEY)
-    printed = paper[["dataset", "arch", "row", *PRINTED]].rename(columns={m: f"paper_{m}" for m in PRINTED})
-    cells = grid.merge(printed, on=["dataset", "arch", "row"], how="left").merge(ours, on=KEY, how="left")
+    printed = paper[[*ROW, *PRINTED]].rename(columns={m: f"paper_{m}" for m in PRINTED})
+    cells = grid.merge(printed, on=ROW, how="left").merge(ours, on=KEY, how="left")
     cells["n"] = cells.n.fillna(0).astype(int)
     for metric in COMPARED:
         difference = cells[f"ours_{metric}"] - cells[f"paper_{metric}"]
@@ -131,5 +131,5 @@ def bold_agreement(paper):
     """Compare the paper's bold rows with those of `balanced`: {(dataset, arch): (printed, computed)}."""
     return {
         key: (group.row[group.bold].iloc[0], balanced(group, "accuracy", "ece", "train_hours"))
-        for key, group in paper.groupby(["dataset", "arch"], sort=False)
+        for key, group in paper.groupby(PLACE, sort=False)
     }

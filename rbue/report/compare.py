@@ -13,7 +13,7 @@ from rbue.report.claims.evidence import listed
 from rbue.report.claims.numbers import Numbers, our_records, with_errors
 from rbue.report.claims.scopes import QUALITY
 from rbue.report.known import known
-from rbue.report.records import in_tables, most_passes, records
+from rbue.report.records import KEY, PLACE, in_tables, most_passes, records
 from rbue.report.rows import place_name
 
 COLUMNS = ["protocol", "dataset", "arch", "metric", "difference", "low", "high", "p", "n", "n_other", "judged", "over"]
@@ -35,7 +35,7 @@ def compare(results, row, other):
         others = "" if len(kept) == len(results) else ", but some results are left out (see above)"
         raise UserError(f"no result is of the row {unknown[0]}: {there}{others}{of_no_row(every)}")
     found = [record for run in runs.itertuples() for record in our_records(run) if record["metric"] in QUALITY]
-    frame = most_passes(pd.DataFrame(found), ["protocol", "dataset", "arch", "row", "metric", "seed"]).assign(origin="")
+    frame = most_passes(pd.DataFrame(found), [*KEY, "metric", "seed"]).assign(origin="")
     lines = [line for protocol, cells in frame.groupby("protocol") for line in gaps(protocol, cells, row, other)]
     if not lines:
         there = [f"{name} on {networks(runs[runs.row == name])}" for name in (row, other)]
@@ -45,7 +45,7 @@ def compare(results, row, other):
 
 def networks(runs):
     """Return where some runs are measured: `CIFAR-10 ResNet-18 (fast), ...`."""
-    places = runs[["dataset", "arch", "protocol"]].drop_duplicates().itertuples(index=False)
+    places = runs[[*PLACE, "protocol"]].drop_duplicates().itertuples(index=False)
     return listed([f"{place_name(dataset, arch)} ({protocol})" for dataset, arch, protocol in places])
 
 

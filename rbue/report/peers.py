@@ -9,12 +9,11 @@ from rbue.report.cells import paper_cells
 from rbue.report.columns import absent, decimals, from_to, grid, number, pipe, seeded, shown, signed, words
 from rbue.report.latex import tex_grid
 from rbue.report.paper import read_paper
-from rbue.report.records import KEY, in_tables, over_seeds
+from rbue.report.records import KEY, ROW, in_tables, over_seeds
 from rbue.report.rows import FULL, by_protocol, place_name
 from rbue.report.tables import csv_text, write_forms
 from rbue.runs.compose import canonical
 
-PLACE = ["dataset", "arch", "row"]
 SCORES = ["accuracy", "ece"]
 TITLE = "Our baselines beside those of other projects"
 
@@ -49,9 +48,9 @@ def mean(value):
 def build(records, paper_dir):
     """Join each number of another project with the paper's and ours, from our fullest protocol with this row."""
     ours = over_seeds(records[in_tables(records)], KEY, SCORES)
-    ours = ours.sort_values("protocol", key=lambda names: names.map(by_protocol)).drop_duplicates(PLACE)
-    paper = paper_cells(paper_dir)[[*PLACE, *SCORES]].rename(columns={score: f"paper_{score}" for score in SCORES})
-    frame = published(paper_dir).merge(paper, on=PLACE, how="left").merge(ours, on=PLACE, how="left")
+    ours = ours.sort_values("protocol", key=lambda names: names.map(by_protocol)).drop_duplicates(ROW)
+    paper = paper_cells(paper_dir)[[*ROW, *SCORES]].rename(columns={score: f"paper_{score}" for score in SCORES})
+    frame = published(paper_dir).merge(paper, on=ROW, how="left").merge(ours, on=ROW, how="left")
     return frame.assign(n=frame.n.fillna(0).astype(int))
 
 

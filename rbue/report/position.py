@@ -10,14 +10,13 @@ import pandas as pd
 from rbue.report.columns import decimals, duration, grid, hours, milliseconds, number, pipe, seeded, times, words
 from rbue.report.latex import tex_grid
 from rbue.report.paper import read_paper
-from rbue.report.records import over_seeds, ratio_to
+from rbue.report.records import ROW, over_seeds, ratio_to
 from rbue.report.rows import arch_name, by_protocol, dataset_name, labelled, paper_order
 from rbue.report.tables import csv_text, write_forms
 from rbue.runs.compose import canonical
 
 POSITIONS = {"all": "all layers", "last": "last layer", "first": "first layer"}  # in the paper's order
-PLACE = ["dataset", "arch", "row"]
-KEY = [*PLACE, "position"]
+KEY = [*ROW, "position"]
 MEASURES = ["accuracy", "ece", "train_seconds", "time_ratio", "test_ms_per_image"]
 
 
@@ -58,8 +57,8 @@ def our_frame(runs):
     """Mean, std and n of each network that is also measured at a position other than `all`. Training times have a ratio
     only if one machine and one version of the code measured them."""
     runs = runs[runs.row.notna() & runs.position.notna()]
-    runs = runs[(runs.position != "all").groupby([runs[name] for name in PLACE]).transform("any")]
-    runs = runs.assign(time_ratio=ratio_to(runs[runs.position == "all"], runs, [*PLACE, "origin"]))
+    runs = runs[(runs.position != "all").groupby([runs[name] for name in ROW]).transform("any")]
+    runs = runs.assign(time_ratio=ratio_to(runs[runs.position == "all"], runs, [*ROW, "origin"]))
     return over_seeds(runs, KEY, MEASURES).set_index(KEY)
 
 

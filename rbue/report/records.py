@@ -11,7 +11,9 @@ from rbue.config import Run
 from rbue.report.rows import HYPERPARAMETER, LABELS, METHODS, match_row
 from rbue.runs import schema
 
-NETWORK = ["protocol", "dataset", "arch"]
+PLACE = ["dataset", "arch"]
+NETWORK = ["protocol", *PLACE]
+ROW = [*PLACE, "row"]  # under any protocol
 KEY = [*NETWORK, "row"]
 SCORES = ["accuracy", "ece", "nll", "brier", "entropy"]
 MEASURES = [*SCORES, "train_seconds", "time_ratio", "parameters", "peak_train_bytes", "test_ms_per_image"]

@@ -14,10 +14,10 @@ import pandas as pd
 from rbue.report.claims import sampling
 from rbue.report.claims.values import Value, binomial
 from rbue.report.paper import CORRUPTIONS, HALF, PAPERS_IMAGES, read_paper
-from rbue.report.records import everywhere, levels, most_passes, over_pairs, over_seeds, over_types, pairs, records
+from rbue.report.records import ROW, everywhere, levels, most_passes, over_pairs, over_seeds, over_types, pairs, records
 from rbue.report.rows import IN_BLOCKS, LABELS, by_protocol, labelled, paper_order
 
-CELL = ["dataset", "arch", "row", "metric"]
+CELL = [*ROW, "metric"]
 TIME_NOISE = 0.01  # relative variation of a training time between sessions on one kind of GPU; we measured 0.9 %
 SEVERITIES = range(1, 6)
 BLOCK = "@block"

@@ -19,7 +19,7 @@ from rbue.report.figures.corruptions import six
 from rbue.report.figures.frames import count_text, methods_of, networks, uncompiled_text, with_errors
 from rbue.report.figures.style import INK, WIDTH, canvas, head, lines_of, look_of, plain_ticks, save, styled
 from rbue.report.paper import HALF, PAPERS_IMAGES
-from rbue.report.records import KEY, NETWORK, in_tables
+from rbue.report.records import KEY, NETWORK, PLACE, ROW, in_tables
 from rbue.report.rows import (
     ARCHS,
     DATASETS,
@@ -34,7 +34,6 @@ from rbue.report.rows import (
     paper_order,
 )
 
-PLACE = ["dataset", "arch"]
 DIFFERENCES = {"accuracy": "Ours − printed\n(percentage points)", "ece": "Ours − printed\n(left: ours is lower)"}
 NAMES = {"accuracy": "Accuracy", "ece": "ECE"}
 ONE_PASS = {  # kind of a single point → (its marker, which stands for no network; its name in the legend)
@@ -53,7 +52,7 @@ def compared(records, paper_dir):
     binomial error of the printed number and the standard error of ours add up, and rounding comes on top.
     """
     ours = with_errors(records[in_tables(records) & records.protocol.isin(FULL)], [*KEY, "method"])
-    cells = ours.merge(paper_cells(paper_dir)[[*PLACE, "row", *DIFFERENCES]], on=[*PLACE, "row"])
+    cells = ours.merge(paper_cells(paper_dir)[[*ROW, *DIFFERENCES]], on=ROW)
     noise = binomial(cells.accuracy / 100, PAPERS_IMAGES)
     for metric, unit in (("accuracy", 100), ("ece", 1)):
         cells[f"diff_{metric}"] = cells[f"ours_{metric}"] - cells[metric]

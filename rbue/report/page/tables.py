@@ -4,6 +4,7 @@ from rbue.report import cells, peers, position
 from rbue.report.columns import METHOD, decimals, number
 from rbue.report.page.markup import in_common, own, slug, table
 from rbue.report.page.suite import links
+from rbue.report.records import PLACE
 from rbue.report.rows import DATASETS, dataset_name, name_order, place_name
 from rbue.report.tables import side_by_side
 from rbue.report.text import announced, columns_of, coverage, notes
@@ -121,7 +122,7 @@ def unmeasured(suite):
             slug("paper", dataset, arch),
             tags={"dataset": dataset, "network": arch},
         )
-        for (dataset, arch), rows in printed.groupby(["dataset", "arch"], sort=False)
+        for (dataset, arch), rows in printed.groupby(PLACE, sort=False)
         if (dataset, arch) not in suite.compared
     ]
 

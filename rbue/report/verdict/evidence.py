@@ -11,7 +11,7 @@ from rbue.report.claims.scopes import DE as ENSEMBLE
 from rbue.report.claims.scopes import Q95, SINGLE
 from rbue.report.claims.values import Value, of_one_origin
 from rbue.report.columns import from_to
-from rbue.report.records import everywhere, in_tables, most_passes, over_seeds, records
+from rbue.report.records import PLACE, ROW, everywhere, in_tables, most_passes, over_seeds, records
 from rbue.report.rows import ARCHS, DATASETS, LABELS, METHODS, PROPOSED, by_protocol, protocol_text
 
 
@@ -125,12 +125,12 @@ def under(protocol: str, frame: pd.DataFrame, printed: Numbers, every: pd.DataFr
 def costs(runs: pd.DataFrame) -> dict:
     """Return {(dataset, arch, row): test time, ECE, ECE after 10 passes and after temperature scaling, where known}."""
     runs = runs[in_tables(runs) & ~runs.hardware.str.contains("CPU")]  # other programs take part of a CPU's time
-    key, values = ["dataset", "arch", "row"], ["test_ms_per_image", "ece", "ece_10", "tempered_ece"]
+    values = ["test_ms_per_image", "ece", "ece_10", "tempered_ece"]
     tempered = runs.result.map(lambda result: result.temperature.ece if result.temperature else None).astype(float)
     after_10 = runs.result.map(ece_after_10).astype(float)
-    found = over_seeds(runs.assign(tempered_ece=tempered, ece_10=after_10), key, values).to_dict("records")
-    known = {tuple(cell[name] for name in key): known_values(cell, values) for cell in found}
-    cells = [runs[name] for name in key]
+    found = over_seeds(runs.assign(tempered_ece=tempered, ece_10=after_10), ROW, values).to_dict("records")
+    known = {tuple(cell[name] for name in ROW): known_values(cell, values) for cell in found}
+    cells = [runs[name] for name in ROW]
     hardware = (runs.hardware + ", " + runs.precision).groupby(cells).unique().map(str)
     uncompiled = runs.uncompiled.groupby(cells).any()
     return {at: cell | {"hardware": hardware[at], "uncompiled": uncompiled[at]} for at, cell in known.items()}
@@ -142,7 +142,7 @@ def scores(runs: pd.DataFrame) -> dict:
     runs = runs[in_tables(runs) & (runs.row.isin(LABELS) | ~runs.method.isin(METHODS))]
     auroc = runs.result.map(lambda result: result.ood.auroc if result.ood else None).astype(float)
     found: dict = {}
-    for cell in over_seeds(runs.assign(auroc=auroc), ["dataset", "arch", "row"], ["nll", "auroc"]).to_dict("records"):
+    for cell in over_seeds(runs.assign(auroc=auroc), ROW, ["nll", "auroc"]).to_dict("records"):
         values = known_values(cell, ["nll", "auroc"]) | {"n": cell["n"]}
         found.setdefault((cell["dataset"], cell["arch"]), {})[cell["row"]] = values
     return found
@@ -151,7 +151,7 @@ def scores(runs: pd.DataFrame) -> dict:
 def unused_cells(runs: pd.DataFrame, protocol: str) -> dict:
     """Return {(dataset, arch, row): protocols} of the paper's cells that are measured, but not under this protocol."""
     cells = runs[runs.dataset.isin(DATASETS) & runs.arch.isin(ARCHS) & runs.row.isin(LABELS)]
-    found = cells.groupby(["dataset", "arch", "row"]).protocol.unique().to_dict()
+    found = cells.groupby(ROW).protocol.unique().to_dict()
     return {cell: list(protocols) for cell, protocols in found.items() if protocol not in protocols}
 
 
@@ -164,8 +164,8 @@ def incomplete_cells(runs: pd.DataFrame) -> set:
 
 def corrupted_passes(runs: pd.DataFrame) -> dict:
     """Return {(dataset, arch): passes of the variants on corrupted images}, often fewer than on clean images."""
-    proposed = most_passes(runs[runs.row.isin(PROPOSED) & runs.passes.notna()], ["dataset", "arch", "row", "seed"])
-    return proposed.groupby(["dataset", "arch"]).passes.unique().to_dict()
+    proposed = most_passes(runs[runs.row.isin(PROPOSED) & runs.passes.notna()], [*ROW, "seed"])
+    return proposed.groupby(PLACE).passes.unique().to_dict()
 
 
 def known_values(cell: dict, names: list[str]) -> dict:
