@@ -137,6 +137,11 @@ def few_digits(digits):
 
 
 @pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+
+@pytest.fixture
 def declare_official(monkeypatch):
     """Take the files of a folder for the official ones: their md5 are those of the official archive."""
     from rbue.data import corrupted

@@ -348,11 +348,6 @@ def test_tinyimagenet_labels_follow_the_sorted_classes_and_grey_becomes_rgb(tiny
     assert (middle[4:] - 50 * torch.arange(4)[:, None]).abs().max() <= 2
 
 
-@pytest.fixture
-def two_cores(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-
-
 def in_colour_of_process(_):
     return Image.new("RGB", (8, 8), tuple(os.getpid().to_bytes(3)))
 

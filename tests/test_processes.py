@@ -14,11 +14,6 @@ from rbue.errors import UserError
 from rbue.processes import cores, mapping
 
 
-@pytest.fixture
-def two_cores(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-
-
 def process_of(_):
     time.sleep(0.2)
     return os.getpid()
