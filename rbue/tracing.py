@@ -2,9 +2,6 @@
 
 import copy
 import inspect
-import operator
-import pickle
-import random
 import traceback
 import warnings
 from contextlib import contextmanager
@@ -12,120 +9,13 @@ from itertools import compress, zip_longest
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import fx, nn
 from torch.nn import functional as F
-from torch.nn.utils import parametrize
 from torch.optim.swa_utils import AveragedModel
 
 from rbue.errors import UserError, first_line
-from rbue.layers import Stem, StochasticLayer
-
-
-class Tracer(fx.Tracer):
-    """A tracer that traces into all modules except torch's own, ours, and those whose paths are in `whole`."""
-
-    def __init__(self, whole=()):
-        super().__init__()
-        self.whole = whole
-        self.drawing = set()  # paths of modules whose forward draws random numbers that are no nodes of the graph
-
-    def proxy(self, node):
-        return Traced(node, self)
-
-    def is_leaf_module(self, module, name):
-        """Treat a parametrized module by its original class, which torch has replaced by one of its own."""
-        before = parametrize.type_before_parametrizations(module)
-        users_own = before is not type(module) and not before.__module__.startswith(("torch.nn", "torch.ao.nn"))
-        leaf = not users_own and super().is_leaf_module(module, name)
-        return isinstance(module, (StochasticLayer, Stem)) or name in self.whole or leaf
-
-    def call_module(self, module, *arguments):
-        path = self.path_of_module(module)
-        if self.is_leaf_module(module, path):
-            return super().call_module(module, *arguments)
-        if origin := made_by(module) or ("torch.compile" if is_compiled(module) else None):
-            way_out = f"use the module as it was before {origin}"
-            raise UserError(f"{path} is a module of {origin}, which torch.fx cannot trace: {way_out}")
-        with self.watching_draws(path):
-            return super().call_module(module, *arguments)
-
-    @contextmanager
-    def watching_draws(self, path):
-        """Note a module that draws inside, the innermost one: the generators are put back before the outer one ends."""
-        before = generators()
-        try:
-            yield
-        finally:
-            if generators() != before:
-                self.drawing.add(path)
-                set_generators(before)
-
-    def create_node(self, *arguments, **more):
-        node = super().create_node(*arguments, **more)
-        node.meta["contexts"] = contexts()
-        return node
-
-
-def generators():
-    """Return the states of the generators of torch, Python and NumPy, as bytes."""
-    return pickle.dumps((torch.get_rng_state().numpy(), random.getstate(), np.random.get_state()))
-
-
-def set_generators(states):
-    of_torch, of_python, of_numpy = pickle.loads(states)
-    torch.set_rng_state(torch.from_numpy(of_torch))
-    random.setstate(of_python)
-    np.random.set_state(of_numpy)
-
-
-class Traced(fx.Proxy):
-    """A value in a traced forward. Plain torch.fx turns y += x into y = y + x, which leaves other names and views of y
-    as they were."""
-
-    def __setitem__(self, index, value):
-        raise TypeError("it cannot record an assignment to a part of a tensor, as in x[:, 0] = y")
-
-    def __setattr__(self, name, value):
-        if hasattr(torch.Tensor, name):  # others are fx's own, or a note of the forward to itself
-            raise TypeError(f"it cannot record an assignment to an attribute of a tensor, as in x.{name} = y")
-        super().__setattr__(name, value)
-
-
-def in_place(name):
-    def update(self, other):
-        return self.tracer.create_proxy("call_function", getattr(operator, name), (self, other), {})
-
-    return update
-
-
-OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
-for _operator in OPERATORS:
-    setattr(Traced, f"__i{_operator}__", in_place(f"i{_operator}"))
-
-
-def made_by(module):
-    """Return torch.jit, whose modules hide their rectifiers and weights, or torch.export, whose modules stay in one
-    mode, if it made this module; else None."""
-    if isinstance(module, torch.jit.ScriptModule):
-        return "torch.jit"
-    return "torch.export" if any(kind.__module__.startswith("torch.export.") for kind in type(module).__mro__) else None
-
-
-def is_compiled(module):
-    """Return whether torch.compile made this module, or the module's own compile() was called."""
-    return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
-
-
-def hidden_by(network):
-    """Return torch.jit or torch.export if it made a part of the network, which may hide random layers; else None."""
-    return next(filter(None, map(made_by, network.modules())), None)
-
-
-def contexts():
-    """Return the state of the contexts that a forward may open, and that a graph does not open."""
-    return torch.is_grad_enabled(), *(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+from rbue.tracer import Tracer, contexts, made_by
 
 
 def trace(network: nn.Module) -> fx.GraphModule:
@@ -139,11 +29,14 @@ def trace(network: nn.Module) -> fx.GraphModule:
     need_module(network)
     refuse_wrapped(network)
     refuse_uninitialized(network)
-    whole = set()
+    whole, buffers = set(), True
     while True:
         try:
-            traced = [trace_in_mode(network, mode, whole) for mode in (True, False)]
+            traced = [trace_in_mode(network, mode, whole, buffers) for mode in (True, False)]
         except UserError:
+            if buffers:
+                buffers = False  # forward may need the value of one, as in `if self.flag:`
+                continue
             if whole >= (small := small_mode_readers(network)):
                 raise
             whole |= small  # one of these may be the reason why tracing failed
@@ -156,6 +49,7 @@ def trace(network: nn.Module) -> fx.GraphModule:
         if not found:
             refuse_written(network, written)
             warn_of_own_train(network, training)
+            warn_of_types(network, training)
             return in_modes_of(network, thaw_dropout(training, evaluation))
         whole |= found
 
@@ -176,6 +70,8 @@ def refuse_wrapped(network):
         way_out = f"pass the network as it was before {origin}"
     elif hasattr(network, "_orig_mod"):
         way_out = "pass the network as it was before torch.compile, and compile the new one"
+    elif "forward" in vars(network):
+        way_out = "its forward was replaced, which torch.fx does not see: call the network in a module of your own"
     if way_out:
         raise UserError(f"{type(network).__name__} cannot be traced by torch.fx: {way_out}")
 
@@ -201,18 +97,19 @@ def refuse_mode(network):
     raise UserError(f"{why}: {way_out}")
 
 
-def trace_in_mode(network, mode, whole):
+def trace_in_mode(network, mode, whole, buffers):
     """Return the network's graph in one mode, the names of attributes and buffers that its forward wrote, and the paths
     of modules that drew random numbers in Python."""
     try:
         arguments = list(inspect.signature(network.forward).parameters.values())
         known = {a.name: a.default for a in arguments[1:] if a.default is None or isinstance(a.default, (bool, str))}
-        with in_mode(network, mode), restored(network) as written:
-            tracer = Tracer(whole)
+        with in_mode(network, mode), restored(network) as written, torch.enable_grad():
+            tracer = Tracer(whole, buffers)
             with tracer.watching_draws(""):
                 graph = tracer.trace(network, known or None)
             fixed = [a.name in known for a in arguments if a.kind not in VARIABLE]
             traced = fx.GraphModule(network, remove_arguments(graph, fixed))
+        refuse_frozen(network, traced)
         return traced, written, tracer.drawing
     except UserError:
         raise
@@ -309,6 +206,16 @@ def same_values(buffer, other):
     return torch.equal(buffer, other) or torch.equal(buffer.nan_to_num(), other.nan_to_num())
 
 
+def refuse_frozen(network, graph):
+    """Refuse values that the forward computes from weights outside of the graph, which would never follow them."""
+    for node in graph.graph.nodes:
+        if node.op == "get_attr" and is_constant(node.target) and getattr(graph, node.target).requires_grad:
+            raise UserError(
+                f"the forward of {type(network).__name__} computes with weights that it does not read as self.weight, "
+                f"such as those in a list, which torch.fx does not see: use an nn.ParameterList, or {BY_HAND}"
+            )
+
+
 def refuse_written(network, written):
     """Refuse a forward that writes attributes or buffers, as a counter does: the graph would not write them."""
     if written:
@@ -320,8 +227,7 @@ def refuse_written(network, written):
 
 def warn_of_own_train(network, graph):
     """Say whose own train() the graph does not call, such as one that keeps batch-norm in evaluation mode."""
-    entered = {path for node in graph.graph.nodes for path, _ in callers(node)} | {""}
-    modules = map(network.get_submodule, entered)
+    modules = modules_entered(network, graph)
     own = {type(m).__name__ for m in modules if getattr(m.train, "__func__", m.train) is not nn.Module.train}
     if own:
         names = ", ".join(sorted(own))
@@ -332,10 +238,34 @@ def warn_of_own_train(network, graph):
         )
 
 
+def modules_entered(network, graph):
+    """Return the network and its modules that were traced into."""
+    entered = {path for node in graph.graph.nodes for path, _ in callers(node)} | {""}
+    return [network.get_submodule(path) for path in entered]
+
+
+def warn_of_types(network, graph):
+    """Say whose code asks whether a value is a tensor. While torch.fx traces, the answer is no for its stand-ins."""
+    libraries = "torch.", "torchvision."
+    modules = [m for m in modules_entered(network, graph) if not type(m).__module__.startswith(libraries)]
+    if asking := sorted({type(m).__name__ for m in modules if any(map(asks_type, functions_of(m)))}):
+        warnings.warn(
+            f"{', '.join(asking)} may ask whether a value is a torch.Tensor, which is answered with no while torch.fx "
+            "traces: compare the outputs at q=1 with those of your network",
+            stacklevel=4,
+        )
+
+
+def asks_type(function):
+    names = set(names_in(function.__code__))
+    return "is_tensor" in names or names >= {"isinstance", "Tensor"}
+
+
 def inside_contexts(network, graph):
     """Return the paths of the modules that work inside of a context which the graph would not open. Refuse the network
     if it opens one itself: the graph would train what was frozen, or compute in another precision."""
-    now = contexts()
+    with torch.enable_grad():
+        now = contexts()
     found = {caller(node) for node in graph.graph.nodes if node.meta.get("contexts", now) != now}
     if "" in found:
         raise UserError(
@@ -444,7 +374,7 @@ def thaw_dropout(graph, evaluation):
     """
     pairs = zip(list(graph.graph.nodes), list(evaluation.graph.nodes), strict=True)
     for node in [n for n, other in pairs if is_dropout(n) and exact(n) != exact(other)]:
-        graph.add_submodule(f"thawed_{node.name}", DROPOUTS[node.target](rate_of(node)))
+        graph.add_submodule(f"thawed_{node.name}", DROPOUTS[node.target](rate_of(node), inplace_of(node)))
         with graph.graph.inserting_before(node):
             node.replace_all_uses_with(graph.graph.call_module(f"thawed_{node.name}", node.args[:1]))
         graph.graph.erase_node(node)
@@ -458,6 +388,10 @@ def is_dropout(node):
 
 def rate_of(node):
     return node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
+
+
+def inplace_of(node):
+    return node.kwargs.get("inplace", node.args[3] if len(node.args) > 3 else False)
 
 
 DROPOUTS = {

@@ -11,6 +11,7 @@ ROOMS = [
     "errors progress",
     "noise",
     "layers metrics",
+    "tracer",
     "ivon networks tracing",
     "surgery",
     "sampling",
@@ -28,7 +29,7 @@ ROOMS = [
     "benchmark report",
 ]
 LEVEL = {name: level for level, names in enumerate(ROOMS) for name in names.split()}
-LIBRARY = ["errors", "noise", "layers", "ivon", "metrics", "networks", "tracing", "surgery", "sampling"]
+LIBRARY = ["errors", "noise", "layers", "ivon", "metrics", "networks", "tracer", "tracing", "surgery", "sampling"]
 FILES = sorted((ROOT / "rbue").glob("**/*.py"))
 
 

@@ -204,8 +204,16 @@ BY_HAND = {
         lambda h: torch.where(h > 0, h, 0),
         lambda h: torch.where(h.le(0), torch.zeros_like(h), h),
         lambda h: h.where(h >= 0, 0),
+        lambda h: torch.where(~(h < 0), h, 0.0),
     ],
-    "x * (x > 0)": [lambda h: h * (h > 0), lambda h: (h > 0).float() * h, lambda h: h.mul_((h > 0).to(h.dtype))],
+    "x * (x > 0)": [
+        lambda h: h * (h > 0),
+        lambda h: (h > 0).float() * h,
+        lambda h: h.mul_((h > 0).to(h.dtype)),
+        lambda h: h * (h > 0).int(),
+        lambda h: h * torch.logical_not(h < 0),
+        lambda h: torch.multiply(h, h > 0),
+    ],
     "x.masked_fill(x < 0, y)": [lambda h: h.masked_fill(h < 0, 0), lambda h: h.masked_fill_(h.le(0), 0.0)],
     "clamp": [lambda h: torch.clamp(h, min=0), lambda h: h.clamp(0), lambda h: torch.clamp_(h, 0)],
     "clamp_min": [lambda h: torch.clamp_min(h, 0), lambda h: h.clamp_min_(0), lambda h: torch.ops.aten.clamp_min(h, 0)],
@@ -213,6 +221,8 @@ BY_HAND = {
     "maximum": [lambda h: torch.maximum(h, torch.zeros_like(h)), lambda h: h.maximum(torch.zeros_like(h))],
     "max": [lambda h: torch.max(h, torch.zeros_like(h)), lambda h: h.max(other=torch.zeros(1))],
     "fmax": [lambda h: torch.fmax(h, torch.zeros_like(h))],
+    "minimum": [lambda h: h - torch.minimum(h, torch.zeros_like(h))],
+    "heaviside": [lambda h: h * torch.heaviside(h, torch.zeros_like(h))],
     "threshold": [lambda h: F.threshold(h, 0, 0), lambda h: F.threshold_(h, 0, 0), lambda h: torch.threshold(h, 0, 0)],
 }
 
@@ -681,3 +691,44 @@ def test_a_size_that_two_views_use_is_no_shared_memory():
 
     own, x = Sized(8, 8), torch.randn(4, 8)
     assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
+class Residual(nn.Module):
+    """A network whose skip connection reads the input of a block that is not traced into."""
+
+    def __init__(self, inplace):
+        super().__init__()
+        self.first, self.block, self.last = nn.Linear(8, 8), PreActivated(inplace), nn.Linear(8, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.last(x + self.block(x))
+
+
+class PreActivated(nn.Module):
+    """Stochastic depth after a rectifier of the block's input."""
+
+    def __init__(self, inplace):
+        super().__init__()
+        self.relu, self.layer = nn.ReLU(inplace), nn.Linear(8, 8)
+
+    def forward(self, x):
+        h = self.layer(self.relu(x))
+        return h * (torch.rand_like(h[:, :1]) > 0.2) if self.training else h
+
+
+def test_a_rectifier_that_overwrites_the_input_of_a_block_which_is_not_traced_into_is_refused():
+    with pytest.raises(UserError, match="block overwrites its input by an in-place rectifier: use inplace=False there"):
+        rbue.randomize(Residual(inplace=True), q=0.5)
+    own, x = Residual(inplace=False).eval(), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
+def test_weights_can_be_loaded_into_a_network_on_the_meta_device():
+    usual, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)), torch.randn(4, 8)
+    with torch.device("meta"):
+        empty = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    loaded = rbue.randomize(empty, q=0.5)
+    loaded.load_state_dict(usual.state_dict(), assign=True)
+    found = [rbue.predict(network, x, samples=3, seed=1).mean for network in (loaded, rbue.randomize(usual, q=0.5))]
+    assert torch.equal(*found)

@@ -7,13 +7,14 @@ import torch
 import torchvision
 from torch import nn
 from torch.nn import functional as F
+from torchvision.transforms import v2
 from users_networks import NormAct, sites
 
 import rbue
 from rbue import surgery
 from rbue.errors import UserError
 from rbue.layers import DropReLU
-from rbue.tracing import generators
+from rbue.tracer import generators
 
 
 @pytest.mark.parametrize("error", [AssertionError(), NameError("no module"), KeyError("x")])
@@ -582,3 +583,91 @@ def test_a_backward_pass_of_ones_own_stays():
     new, x = rbue.randomize(own, q=1.0), torch.randn(4, 8)
     grads = [torch.autograd.grad(network(x).sum(), own[0].weight)[0] for network in (own, new)]
     assert torch.equal(*grads) and grads[0].abs().sum() > 0
+
+
+def test_a_graph_follows_buffers_and_keeps_their_names():
+    own = torchvision.models.resnet18(num_classes=3, norm_layer=torchvision.ops.FrozenBatchNorm2d).eval()
+    new, x = rbue.randomize(own, q=1.0), torch.rand(2, 3, 32, 32)
+    for buffer in own.buffers():
+        buffer.uniform_(0.5, 1.5)
+    assert torch.equal(new(x), own(x)) and new.state_dict().keys() == own.state_dict().keys()
+
+
+class Switched(nn.Module):
+    """Computes with buffers, and needs the value of one."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+        self.register_buffer("on", torch.tensor(True))
+        self.register_buffer("mean", torch.randn(8))
+
+    def forward(self, x):
+        return self.layer(F.relu(x - self.mean.view(1, -1) if self.on else x))
+
+
+def test_a_forward_that_needs_the_value_of_a_buffer_is_traced():
+    own, x = Switched(), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
+def test_transforms_of_torchvision_stay():
+    own = nn.Sequential(v2.Normalize([0.5] * 3, [0.2] * 3), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten())
+    x = torch.rand(2, 3, 8, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
+class AsksType(nn.Linear):
+    def forward(self, x):
+        return super().forward(F.relu(x * 2 if torch.is_tensor(x) else x))
+
+
+def test_code_that_asks_for_a_tensor_is_named():
+    with pytest.warns(UserWarning, match=r"AsksType may ask whether a value is a torch\.Tensor"):
+        rbue.randomize(AsksType(8, 3), q=0.5)
+
+
+def test_a_forward_that_was_replaced_is_refused():
+    own = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    before = own.forward
+    own.forward = lambda x: 10 * before(x)
+    with pytest.raises(UserError, match="its forward was replaced"):
+        rbue.randomize(own, q=0.5)
+
+
+class Listed(nn.Linear):
+    """Computes a weight from weights in a list."""
+
+    def __init__(self):
+        super().__init__(8, 8)
+        self.listed = [self.weight, self.bias]
+
+    def forward(self, x):
+        return F.linear(F.relu(x), self.listed[0] + self.listed[1])
+
+
+def test_a_weight_that_would_not_follow_its_training_is_refused():
+    with pytest.raises(UserError, match="computes with weights that it does not read"):
+        rbue.randomize(Listed(), q=0.5)
+
+
+class DropsInPlace(nn.Linear):
+    def forward(self, x):
+        h = F.relu(super().forward(x))
+        F.dropout(h, 0.5, self.training, inplace=True)
+        return h
+
+
+def test_functional_dropout_in_place_stays_in_place():
+    own, x = DropsInPlace(8, 64), torch.randn(16, 8)
+    networks, outputs = (own, rbue.randomize(own, q=1.0)), []
+    for network in networks:
+        torch.manual_seed(0)
+        outputs.append(network.train()(x))
+    assert torch.equal(*outputs) and (outputs[0] == 0).float().mean() > 0.6
+    assert torch.equal(*(network.eval()(x) for network in networks))
+
+
+def test_a_frozen_part_is_also_seen_without_gradients():
+    with torch.no_grad(), pytest.raises(UserError, match=r"forward of Frozen opens torch\.no_grad"):
+        rbue.randomize(Frozen(torch.no_grad), q=0.9)

@@ -15,7 +15,8 @@ from rbue.layers import StochasticLayer
 from rbue.sampling.inputs import Batch, batches, divide_kwargs, image_numbers, naming_images
 from rbue.sampling.samplers import sampler, sampling
 from rbue.surgery import device_of
-from rbue.tracing import hidden_by, need_module
+from rbue.tracer import hidden_by
+from rbue.tracing import need_module
 
 
 class NotKept(UserError, AttributeError):

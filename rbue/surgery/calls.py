@@ -3,6 +3,7 @@
 import inspect
 import re
 import warnings
+from contextlib import suppress
 
 import torch
 from torch import fx, nn
@@ -11,7 +12,8 @@ from torch.nn.utils import parametrize
 
 from rbue.errors import UserError
 from rbue.layers import StochasticLayer
-from rbue.tracing import DROPOUTS, OPERATORS, Tracer, callers, functions_of, in_mode, is_dropout, names_in, restored
+from rbue.tracer import OPERATORS, Tracer
+from rbue.tracing import DROPOUTS, callers, functions_of, in_mode, is_dropout, names_in, restored
 
 FUNCTIONAL = {F.relu, torch.relu, "relu", torch.ops.aten.relu, torch.ops.aten.relu.default}
 FUNCTIONAL |= {F.relu_, torch.relu_, "relu_", torch.ops.aten.relu_, torch.ops.aten.relu_.default}
@@ -94,12 +96,12 @@ def graphs_of(graph, module):
 
 def open_module(module, mode):
     """Return the graph of a module by itself, in one mode, or None if it cannot be traced."""
-    try:
-        tracer = Tracer()
-        with restored(module), in_mode(module, mode), tracer.watching_draws(""):
-            return fx.GraphModule(module, tracer.trace(module))
-    except Exception:  # a module's own code may raise anything if it gets a proxy
-        return None
+    for buffers in (True, False) if "forward" not in vars(module) else ():
+        with suppress(Exception):  # a module's own code may raise anything if it gets a proxy
+            tracer = Tracer(buffers=buffers)
+            with restored(module), in_mode(module, mode), torch.enable_grad(), tracer.watching_draws(""):
+                return fx.GraphModule(module, tracer.trace(module))
+    return None
 
 
 def refuse_hidden(graph):

@@ -15,7 +15,8 @@ from rbue.errors import UserError
 from rbue.layers import GaussianWeight, Stem, StochasticLayer
 from rbue.surgery.calls import aliases_of, asks_shape, has_hooks, is_stochastic, modules_called, overwrites
 from rbue.surgery.wiring import finish
-from rbue.tracing import hidden_by, need_module, trace
+from rbue.tracer import hidden_by
+from rbue.tracing import need_module, trace
 
 
 def deterministic(network: nn.Module) -> nn.Module:

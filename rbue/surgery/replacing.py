@@ -17,6 +17,7 @@ from torch import fx, nn
 from rbue.errors import UserError, one_of
 from rbue.layers import Dropout, DropReLU, StochasticLayer
 from rbue.surgery.calls import (
+    aliases_of,
     graphs_of,
     image_nodes,
     image_rectifiers,
@@ -89,13 +90,15 @@ OTHERS += (nn.ELU, nn.Mish, nn.Softplus, nn.SELU, nn.CELU, nn.GLU, nn.RReLU, nn.
 OTHERS += (nn.Softsign, nn.LogSigmoid, nn.Hardshrink, nn.Softshrink, nn.Tanhshrink)
 OTHER_CALLS = {"relu6", "hardswish", "hardtanh", "silu", "gelu", "leaky_relu", "prelu", "elu", "mish", "softplus"}
 OTHER_CALLS |= {"selu", "celu", "glu", "rrelu", "threshold", "tanh", "clamp", "clamp_min", "clip"}
-OTHER_CALLS |= {"softsign", "logsigmoid", "hardshrink", "softshrink", "tanhshrink"}
-COMPARED = {"where": "where(x > 0, x, y)", "mul": "x * (x > 0)"}  # rectifiers that are written as a comparison
+OTHER_CALLS |= {"softsign", "logsigmoid", "hardshrink", "softshrink", "tanhshrink", "heaviside"}
+COMPARED = {"where": "where(x > 0, x, y)"}  # rectifiers that are written as a comparison
+COMPARED |= dict.fromkeys(("mul", "multiply", "imul"), "x * (x > 0)")
 COMPARED |= {"masked_fill": "x.masked_fill(x < 0, y)"}
 BOUNDS = {"clamp", "clamp_min", "clip"}
-LARGER = {"max", "maximum", "fmax"}  # of a tensor and a constant, such as zeros
+EXTREMES = {"max", "maximum", "fmax", "min", "minimum", "fmin"}  # of a tensor and a constant, such as zeros
 CONSTANTS = {"zeros", "zeros_like", "new_zeros", "full", "full_like", "new_full", "tensor", "as_tensor"}
-CASTS = {"float", "to", "type", "type_as"}
+CASTS = {"float", "double", "half", "bfloat16", "int", "long", "to", "type", "type_as"}  # of a mask
+CASTS |= {"invert", "bitwise_not", "logical_not"}
 
 
 def warn_of_others(graph):
@@ -134,7 +137,7 @@ def other_activation(node):
         return f"{name}(), which torch.fx does not trace"
     if name in BOUNDS and keeps_positive(node):
         return None
-    if name in LARGER:
+    if name in EXTREMES:
         constant = [n for n in node.all_input_nodes if n.op == "get_attr" or name_of(n) in CONSTANTS]
         return name if constant and len(node.all_input_nodes) == 2 else None
     return name if name in OTHER_CALLS else None
@@ -176,8 +179,19 @@ def replace(graph, node, layer):
 
 def replace_inside(graph, node, layer):
     """Replace the only rectifier of a module that is not traced into. The caller's own module is not changed."""
-    module = graph.get_submodule(node.target)
-    graph.add_submodule(node.target, with_layer(module, inner_rectifier(graph, node), layer))
+    module, path = graph.get_submodule(node.target), inner_rectifier(graph, node)
+    for inside in graphs_of(graph, module):
+        refuse_overwritten_input(inside, path, node.target)
+    graph.add_submodule(node.target, with_layer(module, path, layer))
+
+
+def refuse_overwritten_input(inside, path, name):
+    """Refuse an in-place rectifier of a module's own input, which others may read after it: the layer does not write
+    there."""
+    given = set(inside.graph.find_nodes(op="placeholder"))
+    for rectifier in inside.graph.find_nodes(op="call_module", target=path):
+        if overwrites(inside, rectifier) and given & aliases_of(inside, rectifier.all_input_nodes[0], but=rectifier):
+            raise UserError(f"{name} overwrites its input by an in-place rectifier: use inplace=False there")
 
 
 def with_layer(module, path, layer):
