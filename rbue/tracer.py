@@ -59,7 +59,7 @@ class Tracer(fx.Tracer):
 
     def create_node(self, *arguments, **more):
         node = super().create_node(*arguments, **more)
-        node.meta["contexts"] = contexts()
+        node.meta["contexts"], node.meta["autocast"] = contexts(), autocast_depth()
         return node
 
 
@@ -121,3 +121,9 @@ def hidden_by(network):
 def contexts():
     """Return the state of the contexts that a forward may open, and that a graph does not open."""
     return torch.is_grad_enabled(), *(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+
+
+def autocast_depth():
+    """Return how many torch.autocast are open, also those that switch it off."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
 
 from rbue.errors import UserError, first_line
-from rbue.tracer import Tracer, contexts, made_by
+from rbue.tracer import Tracer, autocast_depth, contexts, made_by
 
 
 def trace(network: nn.Module) -> fx.GraphModule:
@@ -50,6 +50,7 @@ def trace(network: nn.Module) -> fx.GraphModule:
             refuse_written(network, written)
             warn_of_own_train(network, training)
             warn_of_types(network, training)
+            warn_of_autocast(network, training)
             return in_modes_of(network, thaw_dropout(training, evaluation))
         whole |= found
 
@@ -246,8 +247,7 @@ def modules_entered(network, graph):
 
 def warn_of_types(network, graph):
     """Say whose code asks whether a value is a tensor. While torch.fx traces, the answer is no for its stand-ins."""
-    libraries = "torch.", "torchvision."
-    modules = [m for m in modules_entered(network, graph) if not type(m).__module__.startswith(libraries)]
+    modules = modules_entered(network, graph)
     if asking := sorted({type(m).__name__ for m in modules if any(map(asks_type, functions_of(m)))}):
         warnings.warn(
             f"{', '.join(asking)} may ask whether a value is a torch.Tensor, which is answered with no while torch.fx "
@@ -257,8 +257,21 @@ def warn_of_types(network, graph):
 
 
 def asks_type(function):
-    names = set(names_in(function.__code__))
-    return "is_tensor" in names or names >= {"isinstance", "Tensor"}
+    """Return whether a function, other than torch's or torchvision's, names what asks for a tensor."""
+    names, library = set(names_in(function.__code__)), function.__module__.startswith(("torch.", "torchvision."))
+    return not library and ("is_tensor" in names or names >= {"isinstance", "Tensor"})
+
+
+def warn_of_autocast(network, graph):
+    """Say whose torch.autocast the new network does not open. It has no effect now, as it only switches autocast off,
+    but it would have one inside of another autocast."""
+    deeper = {caller(node) for node in graph.graph.nodes if node.meta.get("autocast", 0) > autocast_depth()}
+    if names := sorted({type(network.get_submodule(path)).__name__ for path in deeper}):
+        warnings.warn(
+            f"the new network does not switch off autocast as {', '.join(names)} does, so it may compute there in "
+            "another precision if you open autocast around it",
+            stacklevel=4,
+        )
 
 
 def inside_contexts(network, graph):

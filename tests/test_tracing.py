@@ -11,7 +11,7 @@ from torchvision.transforms import v2
 from users_networks import NormAct, sites
 
 import rbue
-from rbue import surgery
+from rbue import networks, surgery
 from rbue.errors import UserError
 from rbue.layers import DropReLU
 from rbue.tracer import generators
@@ -547,7 +547,8 @@ def test_a_context_that_the_new_network_would_not_open_is_refused(context):
     with pytest.raises(UserError, match=r"forward of Frozen opens torch\.no_grad or torch\.autocast"):
         rbue.randomize(Frozen(context), q=0.9)
     same = Frozen(lambda: torch.autocast("cpu", torch.bfloat16, enabled=False))  # changes nothing here
-    assert sites(rbue.randomize(same, q=0.9)) == [DropReLU]
+    with pytest.warns(UserWarning, match="does not switch off autocast as Frozen does"):
+        assert sites(rbue.randomize(same, q=0.9)) == [DropReLU]
 
 
 def test_a_module_that_opens_a_context_still_does():
@@ -671,3 +672,9 @@ def test_functional_dropout_in_place_stays_in_place():
 def test_a_frozen_part_is_also_seen_without_gradients():
     with torch.no_grad(), pytest.raises(UserError, match=r"forward of Frozen opens torch\.no_grad"):
         rbue.randomize(Frozen(torch.no_grad), q=0.9)
+
+
+@pytest.mark.parametrize("arch", ["vgg13", "resnet18", "densenet121"])
+def test_the_suites_networks_are_traced_without_a_warning(arch, recwarn):
+    rbue.randomize(networks.build(arch, 10), q=0.9)
+    assert not recwarn.list
