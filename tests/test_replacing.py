@@ -722,13 +722,3 @@ def test_a_rectifier_that_overwrites_the_input_of_a_block_which_is_not_traced_in
         rbue.randomize(Residual(inplace=True), q=0.5)
     own, x = Residual(inplace=False).eval(), torch.randn(4, 8)
     assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
-
-
-def test_weights_can_be_loaded_into_a_network_on_the_meta_device():
-    usual, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)), torch.randn(4, 8)
-    with torch.device("meta"):
-        empty = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
-    loaded = rbue.randomize(empty, q=0.5)
-    loaded.load_state_dict(usual.state_dict(), assign=True)
-    found = [rbue.predict(network, x, samples=3, seed=1).mean for network in (loaded, rbue.randomize(usual, q=0.5))]
-    assert torch.equal(*found)

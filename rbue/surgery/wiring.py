@@ -29,10 +29,8 @@ def copy_for(graph, layer):
 
 
 def device_of(network: nn.Module) -> torch.device | None:
-    """Return the network's device. It is None, which moves nothing, for a network without parameters and buffers, and
-    on the meta device: weights may be loaded into it later, but not the constants of a layer."""
-    tensors = (t for group in (network.parameters(), network.buffers()) for t in group)
-    return next((t.device for t in tensors if not t.is_meta), None)
+    """Return the network's device, or None, which moves nothing, for a network without parameters and buffers."""
+    return next((t.device for group in (network.parameters(), network.buffers()) for t in group), None)
 
 
 def call(graph, node, layer, source):
