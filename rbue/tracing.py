@@ -258,7 +258,8 @@ def warn_of_types(network, graph):
 
 def asks_type(function):
     """Return whether a function, other than torch's or torchvision's, names what asks for a tensor."""
-    names, library = set(names_in(function.__code__)), function.__module__.startswith(("torch.", "torchvision."))
+    library = (function.__module__ or "").startswith(("torch.", "torchvision."))  # None: torch.fx made it
+    names = set(names_in(function.__code__))
     return not library and ("is_tensor" in names or names >= {"isinstance", "Tensor"})
 
 
