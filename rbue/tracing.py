@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
 
 from rbue.errors import UserError, first_line
-from rbue.tracer import Tracer, autocast_depth, contexts, made_by
+from rbue.tracer import OPERATORS, Tracer, autocast_depth, contexts, made_by
 
 
 def trace(network: nn.Module) -> fx.GraphModule:
@@ -29,14 +29,21 @@ def trace(network: nn.Module) -> fx.GraphModule:
     need_module(network)
     refuse_wrapped(network)
     refuse_uninitialized(network)
-    whole, buffers = set(), True
+    if any(asks_type(function) for module in network.modules() for function in functions_of(module)):
+        return trace_all(network, buffers=False)  # a stand-in for a buffer would be no tensor
+    try:
+        return trace_all(network, buffers=True)
+    except UserError:
+        return trace_all(network, buffers=False)  # forward may need the value of a buffer, as in `if self.flag:`
+
+
+def trace_all(network, buffers):
+    """Return the graph of all modules that can be traced into. It reads buffers, or keeps their values."""
+    whole = set()
     while True:
         try:
             traced = [trace_in_mode(network, mode, whole, buffers) for mode in (True, False)]
         except UserError:
-            if buffers:
-                buffers = False  # forward may need the value of one, as in `if self.flag:`
-                continue
             if whole >= (small := small_mode_readers(network)):
                 raise
             whole |= small  # one of these may be the reason why tracing failed
@@ -111,6 +118,7 @@ def trace_in_mode(network, mode, whole, buffers):
             fixed = [a.name in known for a in arguments if a.kind not in VARIABLE]
             traced = fx.GraphModule(network, remove_arguments(graph, fixed))
         refuse_frozen(network, traced)
+        written += [node.args[0].target for node in graph.nodes if writes_buffer(node)]
         return traced, written, tracer.drawing
     except UserError:
         raise
@@ -210,11 +218,23 @@ def same_values(buffer, other):
 def refuse_frozen(network, graph):
     """Refuse values that the forward computes from weights outside of the graph, which would never follow them."""
     for node in graph.graph.nodes:
-        if node.op == "get_attr" and is_constant(node.target) and getattr(graph, node.target).requires_grad:
+        frozen = node.op == "get_attr" and is_constant(node.target) and getattr(graph, node.target)
+        if torch.is_tensor(frozen) and frozen.requires_grad and not frozen.is_leaf:
             raise UserError(
                 f"the forward of {type(network).__name__} computes with weights that it does not read as self.weight, "
                 f"such as those in a list, which torch.fx does not see: use an nn.ParameterList, or {BY_HAND}"
             )
+
+
+def writes_buffer(node):
+    """Return whether a node works in place on a tensor of the network, as self.count.add_(1)."""
+    name = getattr(node.target, "__name__", str(node.target))
+    given = node.args[0] if node.op.startswith("call") and node.args else None
+    of_network = isinstance(given, fx.Node) and given.op == "get_attr"
+    return of_network and ((name.endswith("_") and not name.endswith("__")) or name in IN_PLACE_OPERATORS)
+
+
+IN_PLACE_OPERATORS = {f"i{name}" for name in OPERATORS}
 
 
 def refuse_written(network, written):
@@ -235,7 +255,7 @@ def warn_of_own_train(network, graph):
         warnings.warn(
             f"the new network does not call train() of {names}: to freeze batch-norm, use "
             "torchvision.ops.FrozenBatchNorm2d; what else it does, call yourself",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -252,15 +272,22 @@ def warn_of_types(network, graph):
         warnings.warn(
             f"{', '.join(asking)} may ask whether a value is a torch.Tensor, which is answered with no while torch.fx "
             "traces: compare the outputs at q=1 with those of your network",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
-def asks_type(function):
-    """Return whether a function, other than torch's or torchvision's, names what asks for a tensor."""
-    library = (function.__module__ or "").startswith(("torch.", "torchvision."))  # None: torch.fx made it
+def asks_type(function, seen=None):
+    """Return whether a function, or one of its module's that it calls, names what asks for a tensor. Code of torch and
+    of torchvision does not count."""
+    seen = set() if seen is None else seen
+    library = (function.__module__ or "torch.").startswith(("torch.", "torchvision."))  # torch.fx names no module
+    if function in seen or library:
+        return False
+    seen.add(function)
     names = set(names_in(function.__code__))
-    return not library and ("is_tensor" in names or names >= {"isinstance", "Tensor"})
+    inner = filter(inspect.isfunction, (function.__globals__.get(name) for name in names))
+    asks = "is_tensor" in names or names >= {"isinstance", "Tensor"}
+    return asks or any(asks_type(each, seen) for each in inner)
 
 
 def warn_of_autocast(network, graph):
@@ -271,7 +298,7 @@ def warn_of_autocast(network, graph):
         warnings.warn(
             f"the new network does not switch off autocast as {', '.join(names)} does, so it may compute there in "
             "another precision if you open autocast around it",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

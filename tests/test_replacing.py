@@ -722,3 +722,8 @@ def test_a_rectifier_that_overwrites_the_input_of_a_block_which_is_not_traced_in
         rbue.randomize(Residual(inplace=True), q=0.5)
     own, x = Residual(inplace=False).eval(), torch.randn(4, 8)
     assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
+def test_such_a_rectifier_is_replaced_if_nothing_reads_the_input_later():
+    own, x = nn.Sequential(nn.Linear(8, 8), PreActivated(inplace=True), nn.Linear(8, 3)).eval(), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))

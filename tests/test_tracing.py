@@ -678,3 +678,44 @@ def test_a_frozen_part_is_also_seen_without_gradients():
 def test_the_suites_networks_are_traced_without_a_warning(arch, recwarn):
     rbue.randomize(networks.build(arch, 10), q=0.9)
     assert not recwarn.list
+
+
+def masked(x, mask):
+    return x * mask if isinstance(mask, torch.Tensor) else x
+
+
+class Masked(nn.Linear):
+    """Asks for a tensor, in a function that it calls, and gets a buffer."""
+
+    def __init__(self):
+        super().__init__(8, 8)
+        self.register_buffer("mask", torch.tensor([0.0, 1.0] * 4))
+
+    def forward(self, x):
+        return F.relu(super().forward(masked(x, self.mask)))
+
+
+def test_a_buffer_is_a_tensor_for_code_that_asks():
+    own, x = Masked(), torch.randn(4, 8)
+    with pytest.warns(UserWarning, match=r"Masked may ask whether a value is a torch\.Tensor"):
+        assert torch.equal(rbue.randomize(own, q=1.0)(x), own(x))
+
+
+class Counting(nn.Linear):
+    def __init__(self):
+        super().__init__(8, 8)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count.add_(1)
+        return F.relu(super().forward(x)) * self.count
+
+
+def test_a_buffer_that_forward_changes_in_place_is_refused():
+    with pytest.raises(UserError, match=r"forward of Counting changes self\.count"):
+        rbue.randomize(Counting(), q=0.5)
+
+
+def test_a_traced_network_can_be_traced_again():
+    own, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)), torch.randn(4, 8)
+    assert torch.equal(rbue.randomize(torch.fx.symbolic_trace(own), q=1.0)(x), own(x))

@@ -273,6 +273,13 @@ def read_after(graph, source, new):
         user.replace_input_with(source, new)
 
 
+def reads_later(graph, source, node):
+    """Return whether the memory of `source` is read after `node`."""
+    order = {n: k for k, n in enumerate(graph.graph.nodes)}
+    aliases = aliases_of(graph, source, but=node)
+    return any(order[u] > order[node] and not asks_shape(u) for n in aliases for u in n.users)
+
+
 def asks_shape(node):
     """Return whether a node reads no values, as x.size() and x.shape."""
     asks = {("call_method", "size"), ("call_method", "dim"), ("call_function", getattr)}

@@ -29,6 +29,7 @@ from rbue.surgery.calls import (
     names_rectifier,
     overwrites,
     read_after,
+    reads_later,
     rectifiers,
     refuse_hidden,
     warn_of_hooks,
@@ -180,14 +181,14 @@ def replace(graph, node, layer):
 def replace_inside(graph, node, layer):
     """Replace the only rectifier of a module that is not traced into. The caller's own module is not changed."""
     module, path = graph.get_submodule(node.target), inner_rectifier(graph, node)
-    for inside in graphs_of(graph, module):
-        refuse_overwritten_input(inside, path, node.target)
+    if reads_later(graph, node.all_input_nodes[0], node):
+        for inside in graphs_of(graph, module):
+            refuse_overwritten_input(inside, path, node.target)
     graph.add_submodule(node.target, with_layer(module, path, layer))
 
 
 def refuse_overwritten_input(inside, path, name):
-    """Refuse an in-place rectifier of a module's own input, which others may read after it: the layer does not write
-    there."""
+    """Refuse an in-place rectifier of a module's own input that is read later: the layer does not write there."""
     given = set(inside.graph.find_nodes(op="placeholder"))
     for rectifier in inside.graph.find_nodes(op="call_module", target=path):
         if overwrites(inside, rectifier) and given & aliases_of(inside, rectifier.all_input_nodes[0], but=rectifier):
