@@ -308,7 +308,7 @@ def test_a_value_that_one_seed_lacks_empties_the_cell_rather_than_averaging_the_
 
 
 def test_times_of_a_seed_that_shared_the_gpu_are_those_of_the_other_seeds_and_a_note_says_so():
-    note = "Where the time or the memory of a seed is unknown, the mean of the other seeds of its row is used"
+    note = "Where the time of a seed is unknown, the mean of the other seeds of its row is used"
     single, svi = packed("Single", 50.0, 100.0, code="one"), packed("SVI", 50.0, 120.0, code="one")
     shared = packed("SVI", 30.0, None, code="two") | {"config": svi["config"] | {"seed": 1}, "name": "later"}
     shared["test_ms_per_image"] = None

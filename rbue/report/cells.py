@@ -6,7 +6,7 @@ from itertools import product
 import pandas as pd
 
 from rbue.report.paper import read_paper
-from rbue.report.records import KEY, MEASURES, PLACE, ROW, in_tables, over_seeds
+from rbue.report.records import KEY, MEASURES, PLACE, ROW, in_tables, over_seeds, with_times_of_other_seeds
 from rbue.report.rows import ARCHS, DATASETS, FULL, LABELS, PROPOSED, by_protocol, in_order, name_order
 
 PRINTED = ["accuracy", "ece", "train_hours", "time_ratio"]  # the paper prints these
@@ -98,7 +98,7 @@ def build(records, paper_dir, protocol=None, dataset=None):
     `protocol` and `dataset` choose the tables of one of them. Corrupted test sets (dataset=cifar10_c) are used in
     figures, not in Tables 1-3.
     """
-    runs, paper = records[~records.corrupted], paper_cells(paper_dir)
+    runs, paper = with_times_of_other_seeds(records[~records.corrupted]), paper_cells(paper_dir)
     wanted = set(zip(runs.protocol, runs.dataset, strict=True))
     wanted |= {(name, other) for name, known in wanted if known in DATASETS for other in DATASETS}
     wanted = {key for key in wanted if protocol in (None, key[0]) and dataset in (None, key[1])}

@@ -17,12 +17,13 @@ ROW = [*PLACE, "row"]  # under any protocol
 KEY = [*NETWORK, "row"]
 SCORES = ["accuracy", "ece", "nll", "brier", "entropy"]
 MEASURES = [*SCORES, "train_seconds", "time_ratio", "parameters", "peak_train_bytes", "test_ms_per_image"]
-FLAGS = ["corrupted", "shared", "on_cpu", "by_step", "other_code", "uncompiled", "borrowed"]
+FLAGS = ["corrupted", "shared", "on_cpu", "by_step", "other_code", "uncompiled"]
+TRAINED_ALIKE = ["machine", "torch", "trained_in"]
 TESTED_ALIKE = ["corrupted", "hardware", "precision", "passes", "uncompiled"]
 NUMBERS = [*MEASURES, "hyperparameter", "passes", "images"]
 COLUMNS = [*NETWORK, "corrupted", "seed", "name", "row", "position", "differs", "method", "hyperparameter"]
 COLUMNS += ["hyperparameters", "passes", "images", *MEASURES, "shared", "on_cpu", "by_step", "other_code"]
-COLUMNS += ["uncompiled", "borrowed", "machine", "hardware", "precision", "torch", "commit", "origin", "result"]
+COLUMNS += ["uncompiled", "trained_in", "machine", "hardware", "precision", "torch", "commit", "origin", "result"]
 
 
 def records(results):
@@ -34,7 +35,8 @@ def records(results):
     known = frame[~held_out].dropna(subset="images").drop_duplicates("dataset").set_index("dataset").images
     frame["images"] = frame.images.fillna(frame.dataset.map(known))  # older runs on corrupted images do not store it
     single = frame[(frame.row == "Single") & in_tables(frame)]
-    return frame.assign(**time_ratios(single, frame), **costs(frame))
+    peak = from_other_seeds(frame.peak_train_bytes, frame, "origin", "precision")
+    return frame.assign(**time_ratios(single, frame), peak_train_bytes=peak)
 
 
 def record(result):
@@ -69,6 +71,7 @@ def record(result):
         "machine": machine(result),
         **{key: getattr(environment, key) or "unknown" for key in ("hardware", "precision", "torch")},
         "uncompiled": environment.engine == "eager" and "CPU" not in (environment.hardware or ""),  # in evaluation
+        "trained_in": config.get("precision", "unknown"),
         "commit": commit(environment.commit, environment.changed),
         "origin": origin(result),
         "result": result,
@@ -163,32 +166,33 @@ def ratio_to(base, runs, key):
     return (runs.train_seconds / seconds).where(~runs.shared)
 
 
-def costs(frame):
-    """Return times and memory, where a seed without its own measurement has the mean of its row's other seeds.
-    `borrowed` marks such runs."""
-    alone = frame.train_seconds.where(~frame.shared)
-    known = {
-        "train_seconds": from_other_seeds(alone, frame, "machine", "torch"),
-        "peak_train_bytes": from_other_seeds(frame.peak_train_bytes, frame, "origin", "precision"),
-        "test_ms_per_image": from_other_seeds(frame.test_ms_per_image, frame, *TESTED_ALIKE),
-    }
-    lacking = frame.assign(train_seconds=alone)[list(known)].isna()
-    borrowed = lacking & pd.DataFrame(known).notna()
-    shared, by_step = frame.shared & ~borrowed.train_seconds, frame.by_step | borrowed.train_seconds
-    known["train_seconds"] = known["train_seconds"].fillna(frame.train_seconds)
-    return known | {"shared": shared, "by_step": by_step, "borrowed": borrowed.any(axis=1)}
-
-
 def time_ratios(single, frame):
     """Return the training time relative to Single's, and whether the two were timed with different code.
 
     Seeds that were timed with Single's code stand for the other seeds of their row.
     """
-    any_code, same_code = (
-        from_other_seeds(ratio_to(single, frame, [*NETWORK, *same]), frame) for same in ([], ["origin"])
-    )
-    known = any_code.notna()
+    any_code, same_code = ratio_to(single, frame, NETWORK), ratio_to(single, frame, [*NETWORK, "origin"])
+    same_code, known = from_other_seeds(same_code, frame), any_code.notna()
     return {"time_ratio": same_code.fillna(any_code).where(known), "other_code": known & same_code.isna()}
+
+
+def with_times_of_other_seeds(frame):
+    """Return runs for a table, in which a seed that shared the GPU has the mean times of its row's other seeds on the
+    same machine. `borrowed` marks such runs. Claims do not use them, since no time was measured."""
+    measured = frame.train_seconds.where(~frame.shared)
+    trained = from_other_seeds(measured, frame, *TRAINED_ALIKE)
+    tested = from_other_seeds(frame.test_ms_per_image, frame, *TESTED_ALIKE)
+    borrowed = frame.shared & trained.notna()
+    ratio = from_other_seeds(frame.time_ratio, frame, *TRAINED_ALIKE)
+    stepped = from_other_seeds(frame.by_step.astype(float).where(~frame.shared), frame, *TRAINED_ALIKE) > 0
+    return frame.assign(
+        train_seconds=trained.where(borrowed, frame.train_seconds),
+        time_ratio=ratio.where(borrowed, frame.time_ratio),
+        test_ms_per_image=tested,
+        shared=frame.shared & ~borrowed,
+        by_step=stepped.where(borrowed, frame.by_step),
+        borrowed=borrowed | (frame.test_ms_per_image.isna() & tested.notna()),
+    )
 
 
 def from_other_seeds(cost, frame, *same):

@@ -217,7 +217,7 @@ def cost_notes(table):
     untimed = "Test time is unknown, since other processes used the GPU or since it was not measured"
     kinds = [(by_step, runs.by_step), (versions, runs.other_code), (share, runs.shared), (busy, runs.on_cpu)]
     kinds += [(hidden, runs.peak_train_bytes.isna()), (untimed, runs.test_ms_per_image.isna())]
-    borrowed = "Where the time or the memory of a seed is unknown, the mean of the other seeds of its row is used"
+    borrowed = "Where the time of a seed is unknown, the mean of the other seeds of its row is used"
     kinds += [(borrowed, runs.borrowed)]
     slower = "At test time, the network was not compiled, which makes a pass slower"
     kinds += [(slower, runs.uncompiled & runs.test_ms_per_image.notna())]

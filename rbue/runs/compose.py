@@ -1,6 +1,7 @@
 """From arguments such as `method=dropreLU` to a checked Run, by Hydra, conf/ and the methods' schemas. No torch."""
 
 import os
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -130,8 +131,8 @@ def own_hydra():
 
 @cache
 def composed(dataset, protocol, method):
-    """Return the Run that Hydra composes from the three choices, or None if conf/ lacks one of them. A file with a
-    mistake is refused: its results would be shown as if they belonged to no row."""
+    """Return the Run that Hydra composes from the three choices, or None if conf/ lacks one of them, or if one has a
+    mistake or does not fit the others. Then one line says so, since its results belong to no row."""
     choices = {"dataset": dataset, "protocol": protocol, "method": method}
     if method not in METHODS or not all(file_of(group, name) for group, name in choices.items()):
         return None
@@ -140,7 +141,8 @@ def composed(dataset, protocol, method):
         with one_sentence(), own_hydra():
             return parse(compose("config", words))
     except UserError as error:
-        raise UserError(f"{' '.join(words)} cannot be composed: {error}") from error
+        print(f"{' '.join(words)} has no rows, since it cannot be composed: {error}", file=sys.stderr)
+        return None
 
 
 def size_of(dataset, given=None):
